@@ -1,0 +1,158 @@
+use std::fmt;
+
+use bevy_ecs::prelude::Component;
+use bytemuck::{Pod, Zeroable};
+use serde::{Deserialize, Serialize};
+
+/// Why an episode was cut although its task did not end.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, Serialize, Deserialize)]
+#[repr(u8)]
+#[non_exhaustive]
+pub enum Truncation {
+    /// The environment said so.
+    Env = 1,
+    /// `max_frames_per_traj` or the task's time limit.
+    StepLimit = 2,
+    /// The last frame of a batch under `set_truncated`: a marker in that batch only, the episode goes on.
+    BatchEdge = 3,
+    /// `reset`, `set_seed` or `reset_at_each_iter`.
+    ForcedReset = 4,
+    /// The environment failed or gave a number that is not finite.
+    Fault = 5,
+    /// A deadline ran out.
+    Timeout = 6,
+    /// The rollout was cut short.
+    Preemption = 7,
+    /// The host removed the row.
+    RowRemoved = 8,
+    /// A checkpoint could not hold the environment's state.
+    Checkpoint = 9,
+}
+
+impl Truncation {
+    fn from_code(code: u8) -> Option<Self> {
+        use Truncation::*;
+        [Env, StepLimit, BatchEdge, ForcedReset, Fault, Timeout, Preemption, RowRemoved, Checkpoint]
+            .into_iter()
+            .find(|reason| *reason as u8 == code)
+    }
+}
+
+/// How a frame ended its episode: a column. Flags are OR-ed, never cleared: `terminated` and a truncation may both stand.
+#[derive(Component, Clone, Copy, Default, PartialEq, Eq, Pod, Zeroable)]
+#[repr(transparent)]
+pub struct End(u8);
+
+impl End {
+    /// The episode goes on.
+    pub const RUNNING: Self = Self(0);
+    /// The task ended.
+    pub const TERMINATED: Self = Self(0x80);
+
+    /// The task did not end but the episode was cut.
+    pub const fn truncated_by(reason: Truncation) -> Self {
+        Self(reason as u8)
+    }
+
+    /// From the two flags of an environment.
+    #[inline(always)]
+    pub const fn from_env(terminated: bool, truncated: bool) -> Self {
+        Self((terminated as u8) << 7 | truncated as u8 * Truncation::Env as u8)
+    }
+
+    /// Adds a truncation; a reason that stands already is kept.
+    #[inline(always)]
+    #[must_use]
+    pub const fn or_truncated(self, reason: Truncation) -> Self {
+        if self.0 & 0x7f == 0 { Self(self.0 | reason as u8) } else { self }
+    }
+
+    /// Whether the task ended.
+    #[inline(always)]
+    pub const fn terminated(self) -> bool {
+        self.0 & 0x80 != 0
+    }
+
+    /// Whether the episode was cut.
+    #[inline(always)]
+    pub const fn truncated(self) -> bool {
+        self.0 & 0x7f != 0
+    }
+
+    /// Terminated or truncated.
+    #[inline(always)]
+    pub const fn done(self) -> bool {
+        self.0 != 0
+    }
+
+    /// Whether the episode is over: done, but not merely marked at a batch edge.
+    #[inline(always)]
+    pub const fn ends_episode(self) -> bool {
+        self.0 != 0 && self.0 != Truncation::BatchEdge as u8
+    }
+
+    /// The reason of the truncation.
+    pub fn truncation(self) -> Option<Truncation> {
+        Truncation::from_code(self.0 & 0x7f)
+    }
+}
+
+impl fmt::Debug for End {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match (self.terminated(), self.truncation()) {
+            (false, None) => f.write_str("running"),
+            (true, None) => f.write_str("terminated"),
+            (false, Some(reason)) => write!(f, "truncated({reason:?})"),
+            (true, Some(reason)) => write!(f, "terminated, truncated({reason:?})"),
+        }
+    }
+}
+
+/// What the engine knows of a slot of a batch: a column.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Pod, Zeroable)]
+#[repr(transparent)]
+pub struct Flags(u8);
+
+impl Flags {
+    /// A slot that holds no frame.
+    pub const INVALID: Self = Self(0);
+    /// A frame whose action the policy chose.
+    pub const VALID: Self = Self(1);
+    /// A frame of the random warm-up.
+    pub const RANDOM: Self = Self(3);
+
+    /// Whether the slot holds a frame. Slots that do not are zeros.
+    #[inline(always)]
+    pub const fn valid(self) -> bool {
+        self.0 & 1 != 0
+    }
+
+    /// Whether the action came from the random warm-up (`init_random_frames`).
+    #[inline(always)]
+    pub const fn random(self) -> bool {
+        self.0 & 2 != 0
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a2_a_flag_is_added_never_cleared() {
+        let own = End::from_env(false, true).or_truncated(Truncation::StepLimit);
+        assert!(own.truncated() && !own.terminated() && own.done());
+        assert_eq!(own.truncation(), Some(Truncation::Env));
+        let both = End::TERMINATED.or_truncated(Truncation::StepLimit);
+        assert!(both.terminated() && both.truncated());
+        assert!(both.ends_episode());
+    }
+
+    #[test]
+    fn a_batch_edge_marks_but_does_not_end() {
+        let edge = End::RUNNING.or_truncated(Truncation::BatchEdge);
+        assert!(edge.done() && edge.truncated() && !edge.ends_episode());
+        assert!(End::TERMINATED.or_truncated(Truncation::BatchEdge).ends_episode());
+        assert_eq!(format!("{edge:?}"), "truncated(BatchEdge)");
+    }
+}

@@ -1,0 +1,72 @@
+//! Named tensors: the weights of a network as they are published, adopted and saved.
+
+use std::collections::BTreeMap;
+
+use crate::error::Error;
+
+/// One tensor, row-major.
+#[derive(Clone, Debug, PartialEq)]
+pub struct WeightTensor {
+    /// Shape, in PyTorch's order: `[outputs, inputs]` for a linear layer's weight.
+    pub shape: Vec<usize>,
+    /// Elements.
+    pub data: Vec<f32>,
+}
+
+/// A whole set of named tensors. Immutable once published: readers share it.
+#[derive(Clone, Debug, Default, PartialEq)]
+pub struct Weights(pub BTreeMap<String, WeightTensor>);
+
+/// Name and shape of a tensor that a network needs.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct TensorSpec {
+    /// Name, as a PyTorch module of the same structure gives it.
+    pub name: String,
+    /// Shape.
+    pub shape: Vec<usize>,
+}
+
+impl Weights {
+    /// An empty set.
+    pub fn new() -> Self {
+        Self::default()
+    }
+
+    /// Adds or replaces a tensor.
+    pub fn insert(&mut self, name: impl Into<String>, shape: impl Into<Vec<usize>>, data: impl Into<Vec<f32>>) {
+        self.0.insert(name.into(), WeightTensor { shape: shape.into(), data: data.into() });
+    }
+
+    /// The tensor called `name`.
+    pub fn get(&self, name: &str) -> Option<&WeightTensor> {
+        self.0.get(name)
+    }
+
+    /// Checks names, shapes and values against what a network needs. Nothing is tolerated: a missing, an additional, a
+    /// misshapen tensor and a number that is not finite are errors that name the tensor.
+    pub fn check(&self, specs: &[TensorSpec]) -> Result<(), Error> {
+        let error = |name: &str, problem| Error::Tensor { name: name.into(), problem };
+        for spec in specs {
+            let tensor = self.get(&spec.name).ok_or_else(|| {
+                let have: Vec<_> = self.0.keys().map(String::as_str).collect();
+                error(&spec.name, format!("missing; the set has {}", have.join(", ")))
+            })?;
+            if tensor.shape != spec.shape {
+                return Err(error(&spec.name, format!("shape is {:?}; legal: {:?}", tensor.shape, spec.shape)));
+            }
+            if tensor.data.len() != spec.shape.iter().product::<usize>() {
+                return Err(error(&spec.name, format!("{} elements for shape {:?}", tensor.data.len(), spec.shape)));
+            }
+            if let Some(i) = tensor.data.iter().position(|x| !crate::data::finite(*x)) {
+                return Err(error(&spec.name, format!("element {i} is {}; legal: finite", tensor.data[i])));
+            }
+        }
+        match self.0.keys().find(|name| !specs.iter().any(|spec| spec.name == **name)) {
+            Some(name) => {
+                let legal: Vec<_> = specs.iter().map(|spec| spec.name.as_str()).collect();
+                Err(error(name, format!("the network has no such tensor; legal: {}", legal.join(", "))))
+            }
+            None => Ok(()),
+        }
+    }
+}

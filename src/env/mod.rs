@@ -1,0 +1,95 @@
+//! Environments: what gleaner steps.
+
+use bevy_ecs::{component::Mutable, prelude::*};
+
+use crate::{components::End, error::BoxError, seed::Stream, task::Task};
+
+/// What one step of an environment gave.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub struct Transition<O> {
+    /// The observation after the step: at an end the real last one. The engine resets afterwards, in the same tick.
+    pub observation: O,
+    /// The reward.
+    pub reward: f32,
+    /// The task ended: what follows has no value.
+    pub terminated: bool,
+    /// The episode was cut: what would have followed has a value. Step limits are the engine's
+    /// ([`Env::TIME_LIMIT`]); an environment sets this for reasons of its own.
+    pub truncated: bool,
+}
+
+/// One simulation, one row, stepped alone. The type itself is the row's state: a component.
+pub trait Env: Task + Component<Mutability = Mutable> + Sized {
+    /// Options of a reset, such as bounds of the start distribution; `()` for none.
+    type Options: Clone + Default + Send + Sync + 'static;
+
+    /// Frames after which an episode is truncated, unless `max_frames_per_traj` is lower.
+    const TIME_LIMIT: Option<u32> = None;
+
+    /// Starts an episode and returns its first observation. Randomness comes from `stream` alone.
+    fn reset(&mut self, options: &Self::Options, stream: &mut Stream) -> Self::Observation;
+
+    /// Advances by one frame. Continuous actions come clipped to the action space.
+    fn step(&mut self, action: &Self::Action, stream: &mut Stream) -> Transition<Self::Observation>;
+
+    /// Writes which actions are legal now, a byte an action, 0 for illegal. Called after each reset and step if
+    /// `Self::Mask` is not `()`. At least one action must be legal.
+    fn action_mask(&self, _mask: &mut Self::Mask) {}
+}
+
+/// A simulator that steps many rows at once, on slices of the same columns.
+pub trait BatchEnv: Task {
+    /// Options of a reset; `()` for none.
+    type Options: Clone + Default + Send + Sync + 'static;
+
+    /// Frames after which an episode is truncated, unless `max_frames_per_traj` is lower.
+    const TIME_LIMIT: Option<u32> = None;
+
+    /// Starts an episode of one row and writes its first observation and, if the task has masks, its mask.
+    fn reset(
+        &mut self,
+        row: usize,
+        options: &Self::Options,
+        stream: &mut Stream,
+        observation: &mut Self::Observation,
+        mask: &mut Self::Mask,
+    );
+
+    /// Advances rows `0..rows.actions.len()` by one frame. All slices have that length; every element of
+    /// `observations`, `rewards`, `ends` and, if the task has masks, `masks` must be written.
+    fn step(&mut self, rows: BatchStep<'_, Self>)
+    where
+        Self: Sized;
+}
+
+/// The columns of one step of a [`BatchEnv`].
+pub struct BatchStep<'a, T: Task> {
+    /// What the policy chose; continuous actions come clipped.
+    pub actions: &'a [T::Action],
+    /// The observations after the step; at an end the real last ones.
+    pub observations: &'a mut [T::Observation],
+    /// The rewards.
+    pub rewards: &'a mut [f32],
+    /// [`End::from_env`] of each row.
+    pub ends: &'a mut [End],
+    /// Legal actions after the step.
+    pub masks: &'a mut [T::Mask],
+    /// The rows' random streams.
+    pub streams: &'a mut [Stream],
+}
+
+/// What a factory knows of the row that it builds an environment for.
+#[derive(Clone, Copy, Debug)]
+pub struct RowContext {
+    /// The row's global number.
+    pub row: u32,
+    /// Rows of the collector.
+    pub rows: u32,
+    /// Worker that will step it; none inline.
+    pub worker: Option<u32>,
+    /// Random numbers of the row for its factory.
+    pub stream: Stream,
+}
+
+/// Builds the environment of a row: parameters may depend on the row.
+pub type Factory<E> = Box<dyn Fn(&mut RowContext) -> Result<E, BoxError> + Send + Sync>;

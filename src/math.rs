@@ -1,0 +1,159 @@
+//! Elementary functions that give the same bits on every platform, vectorise, and have twins in `shaders/shared/`.
+//!
+//! `f32::sin`, `exp` and their kin call the platform's libm, whose results differ between platforms and cannot be
+//! inlined into a loop over rows. These are polynomials in plain multiplications and additions.
+//! Coefficients: Cephes single precision (Moshier 1992), `sinf.c`, `expf.c`, `logf.c`.
+
+use std::f32::consts::{FRAC_2_PI, LN_2, LOG2_E};
+
+/// π/2 in three parts, each short enough that a product with a quadrant number below 2¹² is exact.
+const HALF_PI: [f32; 3] = [1.570_312_5, 4.837_512_969_970_703e-4, 7.549_789_948_768_648e-8];
+
+/// Adding and subtracting this rounds to the nearest whole number: 1.5 · 2²³.
+const ROUND: f32 = 12_582_912.0;
+
+/// Sine and cosine of `x` radians; within 2 ulp of 1 for |x| ≤ 4,096.
+#[inline(always)]
+pub fn sin_cos(x: f32) -> (f32, f32) {
+    let rounded = x * FRAC_2_PI + ROUND;
+    let quadrant = rounded.to_bits();
+    let n = rounded - ROUND;
+    let r = ((x - n * HALF_PI[0]) - n * HALF_PI[1]) - n * HALF_PI[2];
+    let z = r * r;
+    let sin = r + r * z * (-1.666_665_5e-1 + z * (8.332_161e-3 + z * -1.951_529_6e-4));
+    let cos = 1.0 - 0.5 * z + z * z * (4.166_664_6e-2 + z * (-1.388_731_6e-3 + z * 2.443_315_7e-5));
+    let swap = quadrant & 1 != 0;
+    let (s, c) = if swap { (cos, sin) } else { (sin, cos) };
+    let sin_sign = (quadrant & 2) << 30;
+    let cos_sign = (quadrant.wrapping_add(1) & 2) << 30;
+    (f32::from_bits(s.to_bits() ^ sin_sign), f32::from_bits(c.to_bits() ^ cos_sign))
+}
+
+/// `e` to the power `x`; within 2 ulp; 0 below -87.3, infinite above 88.7, NaN for NaN.
+#[inline(always)]
+pub fn exp(x: f32) -> f32 {
+    let clamped = x.clamp(-87.3, 88.7);
+    let rounded = clamped * LOG2_E + ROUND;
+    let n = rounded - ROUND;
+    let r = (clamped - n * 0.693_359_4) - n * -2.121_944_4e-4;
+    let p = 1.987_569_1e-4;
+    let p = 1.398_2e-3 + r * p;
+    let p = 8.333_452e-3 + r * p;
+    let p = 4.166_579_6e-2 + r * p;
+    let p = 1.666_666_5e-1 + r * p;
+    let p = 0.5 + r * p;
+    let y = (r * r) * p + r + 1.0;
+    // 2ⁿ in two factors, since n reaches 128.
+    let half = (n as i32) >> 1;
+    let power = |k: i32| f32::from_bits(((k + 127) as u32) << 23);
+    let y = y * power(half) * power(n as i32 - half);
+    let y = if x < -87.3 { 0.0 } else { y };
+    if x > 88.7 { f32::INFINITY } else { y }
+}
+
+/// Natural logarithm of a positive normal number; within 2 ulp. For 0, negative and subnormal `x` the result is
+/// finite and meaningless: callers keep away from them.
+#[inline(always)]
+pub fn ln(x: f32) -> f32 {
+    let bits = x.to_bits();
+    // Mantissa in [√½, √2).
+    let shifted = bits.wrapping_sub(0x3f35_04f3);
+    let exponent = (shifted as i32) >> 23;
+    let m = f32::from_bits((shifted & 0x007f_ffff).wrapping_add(0x3f35_04f3)) - 1.0;
+    let z = m * m;
+    let p = 7.037_683_6e-2;
+    let p = p * m - 1.151_461e-1;
+    let p = p * m + 1.167_699_9e-1;
+    let p = p * m - 1.242_014_1e-1;
+    let p = p * m + 1.424_932_3e-1;
+    let p = p * m - 1.666_805_8e-1;
+    let p = p * m + 2.000_071_5e-1;
+    let p = p * m - 2.499_999_4e-1;
+    let p = p * m + 3.333_333_1e-1;
+    let e = exponent as f32;
+    let y = p * m * z + e * -2.121_944_4e-4 - 0.5 * z;
+    m + y + e * 0.693_359_4
+}
+
+/// Hyperbolic tangent; within 4 ulp of the exact value.
+#[inline(always)]
+pub fn tanh(x: f32) -> f32 {
+    // Below 0.625 an odd polynomial (Cephes `tanhf.c`), above it the exponential form; both are computed and one is
+    // chosen, so that the loop has no branch.
+    let z = x * x;
+    let p = -5.704_988_7e-3;
+    let p = p * z + 2.063_908_9e-2;
+    let p = p * z - 5.373_971_6e-2;
+    let p = p * z + 1.333_144_2e-1;
+    let p = p * z - 3.333_328_2e-1;
+    let near = p * z * x + x;
+    let e = exp(2.0 * x.abs().min(20.0));
+    let far = (1.0 - 2.0 / (e + 1.0)).copysign(x);
+    if x.abs() < 0.625 {
+        near
+    } else if x.is_nan() {
+        x
+    } else {
+        far
+    }
+}
+
+/// Two standard normal numbers from two words (Box and Muller, "A note on the generation of random normal deviates",
+/// 1958). The first word's unit is taken in `(0, 1]`, so the logarithm is finite: |z| ≤ 5.8.
+#[inline(always)]
+pub fn box_muller(a: u32, b: u32) -> [f32; 2] {
+    let u = ((a >> 8) + 1) as f32 * (1.0 / 16_777_216.0);
+    let radius = (-2.0 * ln(u)).max(0.0).sqrt();
+    let (sin, cos) = sin_cos(std::f32::consts::TAU * crate::seed::unit(b));
+    [radius * cos, radius * sin]
+}
+
+/// ½ ln 2π, the constant of a Gaussian's log-density.
+pub const HALF_LN_TAU: f32 = 0.918_938_5;
+/// ln 2, for conversions between exponents.
+pub const LN_TWO: f32 = LN_2;
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn sweep(from: f64, to: f64, f: impl Fn(f32) -> f32, exact: impl Fn(f64) -> f64, bound: f64) {
+        for i in 0..=200_000 {
+            let x = (from + (to - from) * f64::from(i) / 200_000.0) as f32;
+            let (got, want) = (f64::from(f(x)), exact(f64::from(x)));
+            let error = (got - want).abs() / want.abs().max(1e-3);
+            assert!(error <= bound, "at {x}: {got} is not {want}, relative error {error:e}");
+        }
+    }
+
+    #[test]
+    fn close_to_the_exact_functions() {
+        sweep(-80.0, 80.0, exp, f64::exp, 3e-7);
+        sweep(1e-7, 50.0, ln, f64::ln, 3e-7);
+        sweep(-12.0, 12.0, tanh, f64::tanh, 4e-7);
+        sweep(-0.01, 0.01, tanh, f64::tanh, 4e-7);
+    }
+
+    #[test]
+    fn sine_and_cosine_are_close_in_absolute_terms() {
+        for i in -400_000..400_000 {
+            let x = i as f32 * 0.01;
+            let (sin, cos) = sin_cos(x);
+            let (s, c) = f64::from(x).sin_cos();
+            assert!((f64::from(sin) - s).abs() < 2.5e-7, "sin {x}: {sin} is not {s}");
+            assert!((f64::from(cos) - c).abs() < 2.5e-7, "cos {x}: {cos} is not {c}");
+        }
+    }
+
+    #[test]
+    fn edges() {
+        assert_eq!(exp(f32::NEG_INFINITY), 0.0);
+        assert_eq!(exp(f32::INFINITY), f32::INFINITY);
+        assert!(exp(f32::NAN).is_nan());
+        assert_eq!(exp(0.0), 1.0);
+        assert_eq!(tanh(f32::INFINITY), 1.0);
+        assert_eq!(tanh(f32::NEG_INFINITY), -1.0);
+        assert!(tanh(f32::NAN).is_nan());
+        assert!(box_muller(0, 0)[0].is_finite());
+    }
+}

@@ -1,0 +1,3 @@
+//! Policies: what acts.
+
+pub mod plan;

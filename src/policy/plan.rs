@@ -1,0 +1,173 @@
+//! A network resolved against a task: the operations that both backends run, in order.
+
+use crate::{
+    components::{ActionKey, Episode, EpisodeStep, Masks, TensorSpec, Weights},
+    error::Error,
+};
+
+/// What follows a linear layer, fused into it.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Activation {
+    /// Nothing.
+    Identity,
+    /// Hyperbolic tangent.
+    Tanh,
+    /// The positive part.
+    Relu,
+}
+
+/// Where an operation reads or writes: a matrix of a row a row.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Place {
+    /// The encoded observations.
+    Input,
+    /// The `i`-th intermediate matrix; its width is `Plan::hidden[i]`.
+    Hidden(usize),
+    /// The head's parameters: logits, or means.
+    Params,
+    /// The value.
+    Value,
+}
+
+/// `to = activation(from · weightᵀ + bias)`, with `weight` as `[outputs, inputs]`.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Linear {
+    /// Name of the layer: its tensors are `NAME.weight` and `NAME.bias`.
+    pub name: String,
+    /// Width of `from`.
+    pub inputs: usize,
+    /// Width of `to`.
+    pub outputs: usize,
+    /// Applied to each element.
+    pub activation: Activation,
+    /// Read here.
+    pub from: Place,
+    /// Written there.
+    pub to: Place,
+}
+
+/// What turns parameters into an action.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub enum Head {
+    /// `n` logits, one action word: an `i32` index.
+    Categorical {
+        /// Number of actions.
+        n: usize,
+    },
+    /// `n` means and the free tensor `log_std` of `n`; `n` action words: `f32`.
+    Gaussian {
+        /// Number of action elements.
+        n: usize,
+    },
+}
+
+impl Head {
+    /// Words of one action.
+    pub fn action_words(self) -> usize {
+        match self {
+            Self::Categorical { .. } => 1,
+            Self::Gaussian { n } => n,
+        }
+    }
+
+    /// Floats of one row's parameters: what the last linear layer gives.
+    pub fn params(self) -> usize {
+        match self {
+            Self::Categorical { n } | Self::Gaussian { n } => n,
+        }
+    }
+}
+
+/// A network resolved against a task.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Plan {
+    /// Width of the encoded observation.
+    pub inputs: usize,
+    /// Widths of the intermediate matrices.
+    pub hidden: Vec<usize>,
+    /// Layers, in an order in which each one's input is ready.
+    pub layers: Vec<Linear>,
+    /// The head that reads [`Place::Params`].
+    pub head: Head,
+    /// Whether a layer writes [`Place::Value`].
+    pub value: bool,
+}
+
+impl Plan {
+    /// All tensors of the network.
+    pub fn tensors(&self) -> Vec<TensorSpec> {
+        let mut tensors = Vec::new();
+        for layer in &self.layers {
+            let tensor = |part: &str, shape| TensorSpec { name: format!("{}.{part}", layer.name), shape };
+            tensors.push(tensor("weight", vec![layer.outputs, layer.inputs]));
+            tensors.push(tensor("bias", vec![layer.outputs]));
+        }
+        if let Head::Gaussian { n } = self.head {
+            tensors.push(TensorSpec { name: "log_std".into(), shape: vec![n] });
+        }
+        tensors
+    }
+
+    /// Multiplications and additions of one row.
+    pub fn operations(&self) -> usize {
+        self.layers.iter().map(|layer| 2 * layer.inputs * layer.outputs).sum()
+    }
+}
+
+/// How a policy turns a distribution into an action.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, serde::Serialize, serde::Deserialize)]
+#[repr(u32)]
+pub enum Exploration {
+    /// Draw from it.
+    #[default]
+    Sample = 0,
+    /// Its most likely value; of equal ones the first.
+    Mode = 1,
+    /// Its mean. A categorical distribution has none: a build error.
+    Mean = 2,
+    /// Uniform over the space; the network is not run.
+    Random = 3,
+}
+
+/// What a backend is given for a run of rows. All slices have a row a row.
+#[derive(Clone, Copy)]
+pub struct Forward<'a> {
+    /// Encoded observations, `[rows, plan.inputs]`.
+    pub inputs: &'a [f32],
+    /// Legal actions.
+    pub masks: Masks<'a>,
+    /// Keys of the action streams.
+    pub keys: &'a [ActionKey],
+    /// Episodes.
+    pub episodes: &'a [Episode],
+    /// Steps.
+    pub steps: &'a [EpisodeStep],
+    /// How actions are chosen.
+    pub exploration: Exploration,
+}
+
+/// What a backend writes for a run of rows; every element of every slice.
+pub struct Outcome<'a> {
+    /// `[rows, head.params()]`: logits as the network gives them (not masked), or means.
+    pub params: &'a mut [f32],
+    /// `[rows, head.action_words()]`: the bits of `i32` or `f32`.
+    pub actions: &'a mut [u32],
+    /// Log-probability of the action, `[rows]`.
+    pub log_probs: &'a mut [f32],
+    /// `[rows]`; zeros if the network has no value.
+    pub values: &'a mut [f32],
+}
+
+/// A network on a device.
+///
+/// For row `r` and the `d`-th block of its frame both backends draw
+/// `threefry(keys[r], [steps[r] · DRAWS_PER_FRAME + d, episodes[r]])`, wrapping. Categorical: block 0, word 0 as a unit
+/// `u`; the action is the first one whose cumulated probability exceeds `u` (the last legal one if rounding leaves none).
+/// Gaussian: elements `2d` and `2d + 1` take the two normal numbers of block `d` by `math::box_muller`.
+pub trait Network: Send {
+    /// Takes a whole set of weights that [`Weights::check`] accepts.
+    fn load(&mut self, weights: &Weights) -> Result<(), Error>;
+
+    /// Acts for a run of rows; a row's outputs do not depend on the others.
+    fn forward(&mut self, input: &Forward<'_>, out: &mut Outcome<'_>) -> Result<(), Error>;
+}
