@@ -62,6 +62,18 @@ pub enum Error {
         /// Master seed: with row and episode it replays the fault.
         seed: u64,
     },
+    /// An environment's first observation is not finite, so that the row cannot go on.
+    #[error("reset gave an observation that is not finite: {value} (row {row}, episode {episode}, seed {seed})")]
+    ResetNotFinite {
+        /// The observation.
+        value: String,
+        /// The row's global number.
+        row: u32,
+        /// Episode of the row.
+        episode: u32,
+        /// Master seed.
+        seed: u64,
+    },
     /// A row's factory failed.
     #[error("the factory of row {row} failed: {source}")]
     Factory {

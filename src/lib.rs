@@ -14,9 +14,11 @@ pub mod env;
 pub mod error;
 pub mod math;
 pub mod policy;
+pub mod rollout;
 pub mod schedule;
 pub mod seed;
 pub mod space;
+pub mod stats;
 pub mod task;
 
 pub use error::{BoxError, Error};

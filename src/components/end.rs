@@ -49,6 +49,9 @@ impl End {
     /// The task ended.
     pub const TERMINATED: Self = Self(0x80);
 
+    /// A frame whose numbers are not finite; Record turns it into a slot without a frame.
+    pub(crate) const QUARANTINED: Self = Self(0x7f);
+
     /// The task did not end but the episode was cut.
     pub const fn truncated_by(reason: Truncation) -> Self {
         Self(reason as u8)

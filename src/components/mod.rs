@@ -1,15 +1,21 @@
 //! The components of rows and trajectories, grouped by role: organs meet here and nowhere else.
 
+mod column;
+mod critic;
 mod end;
 mod row;
+mod tick;
 mod trajectory;
 mod weights;
 
+pub use column::{ColumnSpec, Source};
+pub use critic::Critic;
 pub use end::{End, Flags, Truncation};
 pub use row::{
-    Action, ActionMask, ActiveRows, Episode, EpisodeReturn, EpisodeStep, LastObservation, LogProb, Masks, Observation,
-    Reward, RowIndex, Slot, Value,
+    Action, ActionMask, Episode, EpisodeReturn, EpisodeStep, LastObservation, LogProb, Masks, Observation, Reward,
+    RowIndex, Slot, Value,
 };
+pub use tick::{Parallelism, TickPlan, TickReport};
 pub use trajectory::{Trajectory, TrajectoryId};
 pub use weights::{TensorSpec, WeightTensor, Weights};
 

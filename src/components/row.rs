@@ -107,23 +107,6 @@ pub struct LogProb(pub f32);
 #[repr(transparent)]
 pub struct Value(pub f32);
 
-/// Which rows of a task take part in the coming tick, and which of them act at random; both are prefixes in row order.
-#[derive(Resource, Clone, Copy, Debug)]
-pub struct ActiveRows<T> {
-    /// Rows (slots `0..active`) that act and step.
-    pub active: u32,
-    /// Rows (slots `0..random`) whose action is drawn from the space.
-    pub random: u32,
-    task: std::marker::PhantomData<fn() -> T>,
-}
-
-impl<T> ActiveRows<T> {
-    /// The first `active` rows step, the first `random` of them at random.
-    pub fn new(active: u32, random: u32) -> Self {
-        Self { active, random, task: std::marker::PhantomData }
-    }
-}
-
 /// Legal-action masks of a run of rows.
 #[derive(Clone, Copy, Debug)]
 pub struct Masks<'a> {

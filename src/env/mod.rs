@@ -1,5 +1,10 @@
 //! Environments: what gleaner steps.
 
+mod batch;
+mod clip;
+mod rows;
+mod step;
+
 use bevy_ecs::{component::Mutable, prelude::*};
 
 use crate::{components::End, error::BoxError, seed::Stream, task::Task};
@@ -93,3 +98,7 @@ pub struct RowContext {
 
 /// Builds the environment of a row: parameters may depend on the row.
 pub type Factory<E> = Box<dyn Fn(&mut RowContext) -> Result<E, BoxError> + Send + Sync>;
+
+pub(crate) use batch::{BatchSim, BatchStepper};
+pub(crate) use rows::{RowStepper, Spawn, Stepper};
+pub(crate) use step::EnvSettings;

@@ -1,0 +1,34 @@
+//! What a recorded column is, for everything that iterates columns.
+
+use bevy_ecs::prelude::World;
+
+use crate::data::{Data, Dtype, Field};
+
+/// Name and layout of a recorded column.
+#[derive(Clone, Debug, PartialEq)]
+pub struct ColumnSpec {
+    /// Unique name.
+    pub name: &'static str,
+    /// Fields of one value; a single unnamed one for a bare tensor.
+    pub fields: Vec<Field>,
+    /// Bytes of one value.
+    pub stride: usize,
+}
+
+impl ColumnSpec {
+    /// The column `name` of values of `D`.
+    pub fn of<D: Data>(name: &'static str) -> Self {
+        Self { name, fields: D::fields(), stride: size_of::<D>() }
+    }
+
+    /// The column `name` of scalars of `dtype`.
+    pub fn scalar(name: &'static str, dtype: Dtype) -> Self {
+        Self { name, fields: vec![Field { name: "", dtype, shape: Vec::new() }], stride: dtype.size() }
+    }
+}
+
+/// Where the values of a recorded column come from, each tick.
+pub trait Source: Send + Sync {
+    /// Writes one value a row into `out`, by slot. `in_order` says that the rows are one table in slot order.
+    fn record(&mut self, world: &World, in_order: bool, out: &mut [u8]);
+}

@@ -1,0 +1,131 @@
+//! What the stages of one tick tell each other about a task.
+
+use std::{
+    marker::PhantomData,
+    sync::{
+        Mutex,
+        atomic::{AtomicU64, Ordering::Relaxed},
+    },
+};
+
+use bevy_ecs::prelude::Resource;
+
+use crate::error::Error;
+
+/// The coming tick of a task: which rows act, how, and under which weights.
+#[derive(Resource, Debug)]
+pub struct TickPlan<T> {
+    /// Rows of slots `0..active` act and step.
+    pub active: u32,
+    /// Rows of slots `0..random` draw their action from the space.
+    pub random: u32,
+    /// Whether every episode is cut at the end of the tick, by a forced reset.
+    pub cut: bool,
+    /// Version of the weights that act.
+    pub version: u64,
+    task: PhantomData<fn() -> T>,
+}
+
+impl<T> Clone for TickPlan<T> {
+    fn clone(&self) -> Self {
+        *self
+    }
+}
+
+impl<T> Copy for TickPlan<T> {}
+
+impl<T> Default for TickPlan<T> {
+    fn default() -> Self {
+        Self { active: u32::MAX, random: 0, cut: false, version: 0, task: PhantomData }
+    }
+}
+
+/// What went on in the running tick; written by many threads, read when the tick is over.
+#[derive(Resource, Debug)]
+pub struct TickReport<T> {
+    stepped: AtomicU64,
+    quarantined: AtomicU64,
+    failed: std::sync::atomic::AtomicBool,
+    error: Mutex<Option<(u32, Error)>>,
+    task: PhantomData<fn() -> T>,
+}
+
+impl<T> Default for TickReport<T> {
+    fn default() -> Self {
+        Self {
+            stepped: AtomicU64::new(0),
+            quarantined: AtomicU64::new(0),
+            failed: false.into(),
+            error: Mutex::new(None),
+            task: PhantomData,
+        }
+    }
+}
+
+impl<T> TickReport<T> {
+    /// Counts frames that environments stepped.
+    pub fn stepped(&self, frames: u64) {
+        self.stepped.fetch_add(frames, Relaxed);
+    }
+
+    /// Counts frames whose numbers are not finite.
+    pub fn quarantined(&self, frames: u64) {
+        self.quarantined.fetch_add(frames, Relaxed);
+    }
+
+    /// Ends the iteration with this error; of several the one of the lowest row is kept, whatever thread was first.
+    pub fn fail(&self, row: u32, error: Error) {
+        let mut first = self.error.lock().unwrap_or_else(|poisoned| poisoned.into_inner());
+        if first.as_ref().is_none_or(|(kept, _)| row < *kept) {
+            *first = Some((row, error));
+        }
+        self.failed.store(true, Relaxed);
+    }
+
+    /// Whether a stage failed: the later ones stand still.
+    pub fn failed(&self) -> bool {
+        self.failed.load(Relaxed)
+    }
+
+    /// Frames quarantined in this tick so far.
+    pub fn quarantined_now(&self) -> u64 {
+        self.quarantined.load(Relaxed)
+    }
+
+    /// Frames stepped since the last call.
+    pub fn take_stepped(&mut self) -> u64 {
+        std::mem::take(self.stepped.get_mut())
+    }
+
+    /// Frames quarantined since the last call.
+    pub fn take_quarantined(&mut self) -> u64 {
+        std::mem::take(self.quarantined.get_mut())
+    }
+
+    /// The error, if a stage failed.
+    pub fn take_error(&mut self) -> Option<Error> {
+        *self.failed.get_mut() = false;
+        self.error.get_mut().unwrap_or_else(|poisoned| poisoned.into_inner()).take().map(|(_, error)| error)
+    }
+}
+
+/// How row chunks are spread over threads.
+#[derive(Resource, Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Parallelism {
+    /// Threads of the collector's pool; 1 runs everything on the calling thread.
+    pub threads: usize,
+    /// Fewest rows that a thread is given to step; below twice this the calling thread steps them all.
+    pub step_rows: usize,
+    /// Fewest rows that a thread is given to infer.
+    pub infer_rows: usize,
+}
+
+impl Parallelism {
+    /// One thread.
+    pub const SERIAL: Self = Self { threads: 1, step_rows: usize::MAX, infer_rows: usize::MAX };
+
+    /// Whether `rows` are split when no thread shall get fewer than `least`.
+    pub fn splits(&self, rows: usize, least: usize) -> bool {
+        self.threads > 1 && rows / 2 >= least
+    }
+}

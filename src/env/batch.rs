@@ -1,0 +1,243 @@
+//! Rows that one simulator steps together.
+
+use std::{
+    cell::Cell,
+    panic::{AssertUnwindSafe, catch_unwind},
+};
+
+use bevy_ecs::prelude::*;
+
+use super::{
+    BatchEnv, BatchStep,
+    clip::ActionClip,
+    rows::{Spawn, Stepper, row_bundle},
+    step::close_frame,
+};
+use crate::{
+    components::{
+        Action, ActionMask, End, Episode, EpisodeStep, LastObservation, Observation, Reward, RowIndex, Slot, TickPlan,
+        TickReport,
+    },
+    data::{Data, finite},
+    error::{Error, panic_message},
+    schedule::CollectSystems,
+    seed::{Seed, Stream},
+};
+
+/// The simulator, until the collector is built.
+pub(crate) struct BatchStepper<S: BatchEnv> {
+    pub sim: Option<S>,
+    pub options: S::Options,
+}
+
+/// The simulator in the world.
+#[derive(Resource)]
+pub(crate) struct BatchSim<S: BatchEnv> {
+    sim: S,
+    /// Options of automatic resets.
+    pub options: S::Options,
+    limit: u32,
+    clip: ActionClip,
+    clipped: Vec<S::Action>,
+    pub seed: Seed,
+    worker: u32,
+}
+
+type BatchColumns<S> = (
+    (&'static mut Stream, &'static mut Episode, &'static RowIndex, &'static Slot),
+    (&'static Action<S>, &'static EpisodeStep),
+    (&'static mut Observation<S>, &'static mut LastObservation<S>, &'static mut ActionMask<S>),
+    (&'static mut Reward, &'static mut End),
+);
+
+impl<S: BatchEnv> Stepper<S> for BatchStepper<S> {
+    fn time_limit(&self) -> Option<u32> {
+        S::TIME_LIMIT
+    }
+
+    fn install(&mut self, world: &mut World, schedule: &mut Schedule, spawn: &Spawn) -> Result<Vec<Entity>, Error> {
+        let Some(sim) = self.sim.take() else {
+            return Err(Error::State { call: "build", problem: "the simulator is in another collector".into() });
+        };
+        world.insert_resource(BatchSim {
+            sim,
+            options: self.options.clone(),
+            limit: spawn.limit,
+            clip: ActionClip::of::<S>(),
+            clipped: Vec::new(),
+            seed: spawn.seed,
+            worker: spawn.worker.unwrap_or(0),
+        });
+        let entities: Vec<Entity> = (0..spawn.rows).map(|i| world.spawn(row_bundle::<S>(spawn, i)).id()).collect();
+        schedule.add_systems(step_batch::<S>.in_set(CollectSystems::Step));
+        self.restart(world, &entities)?;
+        Ok(entities)
+    }
+
+    fn restart(&self, world: &mut World, rows: &[Entity]) -> Result<(), Error> {
+        let mut query =
+            world.query::<(&mut Stream, &Episode, &RowIndex, &Slot, &mut Observation<S>, &mut ActionMask<S>)>();
+        world.resource_scope(|world, mut sim: Mut<BatchSim<S>>| {
+            let BatchSim { sim, options, seed, worker, .. } = &mut *sim;
+            for entity in rows {
+                let Ok((mut stream, episode, row, slot, mut observation, mut mask)) = query.get_mut(world, *entity)
+                else {
+                    continue;
+                };
+                let caught = catch_unwind(AssertUnwindSafe(|| {
+                    sim.reset(slot.0 as usize, options, &mut stream, &mut observation.0, &mut mask.0);
+                }));
+                let (row, episode, seed) = (row.0, episode.0, seed.0);
+                caught.map_err(|payload| Error::EnvPanic {
+                    call: "reset",
+                    message: panic_message(payload),
+                    worker: *worker,
+                    row,
+                    episode,
+                    step: 0,
+                    seed,
+                })?;
+                if !observation.0.is_finite() {
+                    return Err(Error::ResetNotFinite { value: format!("{:?}", observation.0), row, episode, seed });
+                }
+            }
+            Ok(())
+        })
+    }
+}
+
+/// Steps all active rows in one call.
+fn step_batch<S: BatchEnv>(
+    mut rows: Query<BatchColumns<S>>,
+    mut sim: ResMut<BatchSim<S>>,
+    plan: Res<TickPlan<S>>,
+    report: Res<TickReport<S>>,
+) {
+    if report.failed() {
+        return;
+    }
+    let Ok(chunks) = rows.contiguous_iter_mut() else { return };
+    let sim = &mut *sim;
+    for ((mut streams, mut episodes, rows, slots), (actions, steps), mut written, (mut rewards, mut ends)) in chunks {
+        if slots.is_empty() {
+            continue;
+        }
+        let active = slots.len().min(plan.active as usize);
+        let ends = ends.bypass_change_detection();
+        let rewards = rewards.bypass_change_detection();
+        ends[active..].fill(End::RUNNING);
+        rewards[active..].fill(Reward(0.0));
+        let columns = Columns::<S> {
+            streams: &mut streams.bypass_change_detection()[..active],
+            episodes: &mut episodes.bypass_change_detection()[..active],
+            rows: &rows[..active],
+            actions: &Action::values(actions)[..active],
+            steps: &steps[..active],
+            observations: &mut Observation::values_mut(written.0.bypass_change_detection())[..active],
+            lasts: &mut LastObservation::values_mut(written.1.bypass_change_detection())[..active],
+            masks: &mut ActionMask::values_mut(written.2.bypass_change_detection())[..active],
+            rewards: &mut rewards[..active],
+            ends: &mut ends[..active],
+        };
+        if slots.iter().enumerate().any(|(i, slot)| slot.0 as usize != i) {
+            let problem = "rows of a BatchEnv must stay one table in row order; a system moved some".into();
+            return report.fail(0, Error::State { call: "step", problem });
+        }
+        sim.step(columns, plan.cut, &report);
+    }
+}
+
+struct Columns<'a, S: BatchEnv> {
+    streams: &'a mut [Stream],
+    episodes: &'a mut [Episode],
+    rows: &'a [RowIndex],
+    actions: &'a [S::Action],
+    steps: &'a [EpisodeStep],
+    observations: &'a mut [S::Observation],
+    lasts: &'a mut [S::Observation],
+    masks: &'a mut [S::Mask],
+    rewards: &'a mut [Reward],
+    ends: &'a mut [End],
+}
+
+impl<S: BatchEnv> BatchSim<S> {
+    fn step(&mut self, mut columns: Columns<'_, S>, cut: bool, report: &TickReport<S>) {
+        let (current, call) = (Cell::new(0), Cell::new("step"));
+        let caught = catch_unwind(AssertUnwindSafe(|| {
+            self.step_all(&mut columns);
+            report.stepped(columns.rows.len() as u64);
+            self.close(&mut columns, cut, report, &current, &call);
+        }));
+        if let Err(payload) = caught {
+            let i = current.get();
+            let error = Error::EnvPanic {
+                call: call.get(),
+                message: panic_message(payload),
+                worker: self.worker,
+                row: columns.rows[i].0,
+                episode: columns.episodes[i].0,
+                step: columns.steps[i].0,
+                seed: self.seed.0,
+            };
+            report.fail(columns.rows[i].0, error);
+        }
+    }
+
+    fn step_all(&mut self, columns: &mut Columns<'_, S>) {
+        let mut actions = columns.actions;
+        if !self.clip.is_empty() {
+            self.clipped.clear();
+            self.clipped.extend(columns.actions.iter().map(|action| self.clip.apply(action)));
+            actions = &self.clipped;
+        }
+        self.sim.step(BatchStep {
+            actions,
+            observations: columns.observations,
+            rewards: bytemuck::cast_slice_mut(columns.rewards),
+            ends: columns.ends,
+            masks: columns.masks,
+            streams: columns.streams,
+        });
+    }
+
+    /// Adds the engine's ends, keeps last observations and resets what ended.
+    fn close(
+        &mut self,
+        columns: &mut Columns<'_, S>,
+        cut: bool,
+        report: &TickReport<S>,
+        current: &Cell<usize>,
+        call: &Cell<&'static str>,
+    ) {
+        call.set("reset");
+        for i in 0..columns.rows.len() {
+            let is_finite = finite(columns.rewards[i].0) & columns.observations[i].is_finite();
+            let at_limit = columns.steps[i].0 >= self.limit.wrapping_sub(1);
+            columns.ends[i] = close_frame(columns.ends[i], is_finite, at_limit, cut);
+            if !columns.ends[i].done() {
+                continue;
+            }
+            current.set(i);
+            if is_finite {
+                columns.lasts[i] = columns.observations[i];
+            } else {
+                report.quarantined(1);
+            }
+            columns.episodes[i].0 += 1;
+            columns.streams[i].start_episode(columns.episodes[i].0);
+            let (stream, observation) = (&mut columns.streams[i], &mut columns.observations[i]);
+            self.sim.reset(i, &self.options, stream, observation, &mut columns.masks[i]);
+            if !observation.is_finite() {
+                report.fail(
+                    columns.rows[i].0,
+                    Error::ResetNotFinite {
+                        value: format!("{observation:?}"),
+                        row: columns.rows[i].0,
+                        episode: columns.episodes[i].0,
+                        seed: self.seed.0,
+                    },
+                );
+            }
+        }
+    }
+}

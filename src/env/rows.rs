@@ -1,0 +1,139 @@
+//! Rows that gleaner owns: how they come into the world and start episodes outside the tick.
+
+use std::panic::{AssertUnwindSafe, catch_unwind};
+
+use bevy_ecs::prelude::*;
+
+use super::{Env, Factory, RowContext, clip::ActionClip, step};
+use crate::{
+    components::{
+        Action, ActionKey, ActionMask, End, Episode, EpisodeReturn, EpisodeStep, LastObservation, LogProb, Observation,
+        Reward, RowIndex, Slot, TrajectoryId, Value,
+    },
+    data::Data,
+    error::{Error, panic_message},
+    schedule::CollectSystems,
+    seed::{Purpose, Seed, Stream},
+    task::Task,
+};
+
+/// Which rows to make, and under what settings.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Spawn {
+    pub first_row: u32,
+    pub rows: u32,
+    pub seed: Seed,
+    pub worker: Option<u32>,
+    /// Frames after which an episode is truncated; `u32::MAX` for none.
+    pub limit: u32,
+}
+
+/// What steps the rows of a task: environments of their own, or one simulator for all.
+pub(crate) trait Stepper<T: Task>: Send + Sync {
+    /// The task's own time limit.
+    fn time_limit(&self) -> Option<u32>;
+
+    /// Spawns the rows, in row order, each at the start of its first episode, and adds the Step stage.
+    fn install(&mut self, world: &mut World, schedule: &mut Schedule, spawn: &Spawn) -> Result<Vec<Entity>, Error>;
+
+    /// Starts an episode in each of `rows`, whose streams stand at its start.
+    fn restart(&self, world: &mut World, rows: &[Entity]) -> Result<(), Error>;
+}
+
+/// The components of a row, before its first episode. The id is given by who collects.
+pub(super) fn row_bundle<T: Task>(spawn: &Spawn, i: u32) -> impl Bundle {
+    let row = spawn.first_row + i;
+    (
+        (RowIndex(row), Slot(i), Observation::<T>::default(), LastObservation::<T>::default()),
+        (Action::<T>::default(), ActionMask::<T>::default(), Reward::default(), End::RUNNING),
+        (EpisodeStep::default(), EpisodeReturn::default(), Episode::default(), TrajectoryId::default()),
+        (ActionKey(spawn.seed.row_key(row, Purpose::Action)), Stream::new(spawn.seed, row, Purpose::Env, 0)),
+        (LogProb::default(), Value::default()),
+    )
+}
+
+/// Rows whose environments are components.
+pub(crate) struct RowStepper<E: Env> {
+    pub factory: Factory<E>,
+    pub options: E::Options,
+}
+
+impl<E: Env> Stepper<E> for RowStepper<E> {
+    fn time_limit(&self) -> Option<u32> {
+        E::TIME_LIMIT
+    }
+
+    fn install(&mut self, world: &mut World, schedule: &mut Schedule, spawn: &Spawn) -> Result<Vec<Entity>, Error> {
+        let envs = (0..spawn.rows).map(|i| self.build(spawn, i)).collect::<Result<Vec<E>, Error>>()?;
+        world.insert_resource(step::EnvSettings::<E> {
+            options: self.options.clone(),
+            limit: spawn.limit,
+            clip: ActionClip::of::<E>(),
+            seed: spawn.seed,
+            worker: spawn.worker.unwrap_or(0),
+        });
+        let spawned = envs.into_iter().zip(0..).map(|(env, i)| world.spawn((env, row_bundle::<E>(spawn, i))).id());
+        let entities: Vec<Entity> = spawned.collect();
+        schedule.add_systems(step::step_rows::<E>.in_set(CollectSystems::Step));
+        self.restart(world, &entities)?;
+        Ok(entities)
+    }
+
+    fn restart(&self, world: &mut World, rows: &[Entity]) -> Result<(), Error> {
+        let mut query =
+            world.query::<((&mut E, &mut Stream, &Episode, &RowIndex), (&mut Observation<E>, &mut ActionMask<E>))>();
+        world.resource_scope(|world, settings: Mut<step::EnvSettings<E>>| {
+            for entity in rows {
+                let Ok(((mut env, mut stream, episode, row), (mut observation, mut mask))) =
+                    query.get_mut(world, *entity)
+                else {
+                    continue;
+                };
+                let call = std::cell::Cell::new("reset");
+                let caught = catch_unwind(AssertUnwindSafe(|| {
+                    observation.0 = env.reset(&settings.options, &mut stream);
+                    call.set("action_mask");
+                    env.action_mask(&mut mask.0);
+                }));
+                let (row, episode, seed) = (row.0, episode.0, settings.seed.0);
+                caught.map_err(|payload| Error::EnvPanic {
+                    call: call.get(),
+                    message: panic_message(payload),
+                    worker: settings.worker,
+                    row,
+                    episode,
+                    step: 0,
+                    seed,
+                })?;
+                if !observation.0.is_finite() {
+                    return Err(Error::ResetNotFinite { value: format!("{:?}", observation.0), row, episode, seed });
+                }
+            }
+            Ok(())
+        })
+    }
+}
+
+impl<E: Env> RowStepper<E> {
+    fn build(&self, spawn: &Spawn, i: u32) -> Result<E, Error> {
+        let row = spawn.first_row + i;
+        let mut context = RowContext {
+            row,
+            rows: spawn.rows,
+            worker: spawn.worker,
+            stream: Stream::new(spawn.seed, row, Purpose::Factory, 0),
+        };
+        match catch_unwind(AssertUnwindSafe(|| (self.factory)(&mut context))) {
+            Ok(built) => built.map_err(|source| Error::Factory { row, source }),
+            Err(payload) => Err(Error::EnvPanic {
+                call: "build",
+                message: panic_message(payload),
+                worker: spawn.worker.unwrap_or(0),
+                row,
+                episode: 0,
+                step: 0,
+                seed: spawn.seed.0,
+            }),
+        }
+    }
+}

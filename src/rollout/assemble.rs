@@ -1,0 +1,142 @@
+//! The Assemble stage: counts steps and returns, and turns episodes that ended into trajectories.
+
+use bevy_ecs::prelude::*;
+
+use super::{
+    block::Final,
+    state::{Ended, Rollout, RolloutSlot},
+};
+use crate::{
+    components::{
+        End, EpisodeReturn, EpisodeStep, LastObservation, Reward, RowIndex, Slot, TickReport, Trajectory, TrajectoryId,
+        Truncation,
+    },
+    task::Task,
+};
+
+type EpisodeColumns<T> = (
+    (&'static mut EpisodeStep, &'static mut EpisodeReturn, &'static mut TrajectoryId),
+    (&'static End, &'static Reward, &'static LastObservation<T>),
+    (&'static RowIndex, &'static Slot),
+);
+
+/// Closes the tick: after this the columns describe the coming frame.
+pub(crate) fn assemble<T: Task>(
+    mut holder: ResMut<RolloutSlot<T>>,
+    report: Res<TickReport<T>>,
+    mut rows: Query<EpisodeColumns<T>>,
+    mut order: Local<Vec<(u32, Entity)>>,
+    entities: Query<(Entity, &Slot, &End), With<LastObservation<T>>>,
+) {
+    let Some(rollout) = holder.0.as_deref_mut() else { return };
+    if report.failed() || rollout.block.is_none() || rollout.tick >= rollout.ticks {
+        return;
+    }
+    let version = rollout.plan.version;
+    for slot in rollout.started.drain(..) {
+        rollout.first_versions[slot as usize] = version;
+    }
+    if rollout.in_order {
+        assemble_slices(rollout, &mut rows);
+    } else {
+        order.clear();
+        let ended = entities.iter().map(|(entity, slot, _)| (slot.0, entity));
+        order.extend(ended.filter(|(slot, _)| (*slot as usize) < rollout.rows));
+        order.sort_unstable();
+        for (slot, entity) in order.drain(..) {
+            let Ok(((mut step, mut total, mut id), (end, reward, last), (row, _))) = rows.get_mut(entity) else {
+                continue;
+            };
+            if slot < rollout.plan.active {
+                advance(&mut step, &mut total, *end, *reward);
+                if end.done() {
+                    rollout.finish_episode(slot, *row, *end, last, &mut step, &mut total, &mut id);
+                }
+            }
+        }
+    }
+    rollout.tick += 1;
+}
+
+#[inline(always)]
+fn advance(step: &mut EpisodeStep, total: &mut EpisodeReturn, end: End, reward: Reward) {
+    let counts = end != End::QUARANTINED;
+    step.0 += u32::from(counts);
+    // Selected, not multiplied: a quarantined reward may be NaN.
+    total.0 += if counts { reward.0 } else { 0.0 };
+}
+
+/// All rows are one table in slot order.
+fn assemble_slices<T: Task>(rollout: &mut Rollout<T>, rows: &mut Query<EpisodeColumns<T>>) {
+    let Ok(chunks) = rows.contiguous_iter_mut() else { return };
+    for ((mut steps, mut totals, mut ids), (ends, rewards, lasts), (rows, slots)) in chunks {
+        if slots.is_empty() {
+            continue;
+        }
+        let n = slots.len().min(rollout.plan.active as usize);
+        let (steps, totals) = (&mut steps.bypass_change_detection()[..n], &mut totals.bypass_change_detection()[..n]);
+        let ids = ids.bypass_change_detection();
+        for (((step, total), end), reward) in steps.iter_mut().zip(totals.iter_mut()).zip(ends).zip(rewards) {
+            advance(step, total, *end, *reward);
+        }
+        let ends: &[u8] = bytemuck::cast_slice(&ends[..n]);
+        for (chunk, ends) in ends.chunks(64).enumerate() {
+            if ends.iter().fold(0, |any, end| any | end) == 0 {
+                continue;
+            }
+            for i in (0..ends.len()).filter(|i| ends[*i] != 0) {
+                let i = chunk * 64 + i;
+                let end: End = bytemuck::cast(ends[i % 64]);
+                rollout.finish_episode(i as u32, rows[i], end, &lasts[i], &mut steps[i], &mut totals[i], &mut ids[i]);
+            }
+        }
+    }
+}
+
+impl<T: Task> Rollout<T> {
+    /// Closes the episode of a row whose end is set, and opens the next.
+    #[expect(clippy::too_many_arguments, reason = "one a column of the row")]
+    fn finish_episode(
+        &mut self,
+        slot: u32,
+        row: RowIndex,
+        end: End,
+        last: &LastObservation<T>,
+        step: &mut EpisodeStep,
+        total: &mut EpisodeReturn,
+        id: &mut TrajectoryId,
+    ) {
+        let frame = self.tick * self.rows + slot as usize;
+        let mut trajectory = Trajectory {
+            id: *id,
+            row,
+            rollout: self.rollout,
+            tick: self.tick as u32,
+            length: step.0,
+            total_reward: total.0,
+            first_version: self.first_versions[slot as usize],
+            last_version: self.plan.version,
+            end,
+        };
+        let mut last = last.0;
+        if end == End::QUARANTINED {
+            // The episode ended at the frame before, which may be of the rollout before: a tick before tick 0.
+            trajectory.tick = trajectory.tick.wrapping_sub(1);
+            trajectory.last_version = self.previous_version;
+            trajectory.end = End::truncated_by(Truncation::Fault);
+            if let Ok(i) = self.quarantined.binary_search_by_key(&slot, |(slot, _)| *slot) {
+                last = self.quarantined[i].1;
+            }
+        } else if let Some(block) = &mut self.block {
+            block.finals.push(Final { frame, observation: last });
+        }
+        // A quarantined first frame leaves an episode without frames: no trajectory.
+        if step.0 > 0 {
+            self.ended.push(Ended { slot, trajectory, last });
+        }
+        *step = EpisodeStep(0);
+        *total = EpisodeReturn(0.0);
+        *id = self.next_id();
+        self.started.push(slot);
+    }
+}

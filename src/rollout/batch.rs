@@ -1,0 +1,285 @@
+//! What iteration yields.
+
+use std::{fmt, sync::Arc};
+
+use bytemuck::Pod;
+use ndarray::{ArrayViewD, IxDyn};
+
+use super::{
+    block::{Block, Layout},
+    pool::ArenaPool,
+};
+use crate::{
+    components::{ColumnSpec, Critic, End, EpisodeStep, Flags, RowIndex, Trajectory, TrajectoryId},
+    error::Error,
+    task::Task,
+};
+
+/// Frames in columns, independent of the collector: hold it, send it to another thread, drop it anywhere. Its memory
+/// goes back to the collector when it is dropped.
+///
+/// All columns have [`len`](Self::len) slots, in the order that [`layout`](Self::layout) says. A slot whose
+/// [`flags`](Self::flags) are not valid holds no frame and is zeros.
+pub struct Batch<T: Task> {
+    /// None only while dropped.
+    pub(super) block: Option<Box<Block<T>>>,
+    pub(super) specs: Arc<[ColumnSpec]>,
+    pub(super) critic: Option<Arc<dyn Critic<T>>>,
+    pub(super) pool: Option<ArenaPool<T>>,
+    pub(super) index: u64,
+}
+
+impl<T: Task> Drop for Batch<T> {
+    fn drop(&mut self) {
+        if let (Some(pool), Some(block)) = (&self.pool, self.block.take()) {
+            pool.give_back(block);
+        }
+    }
+}
+
+impl<T: Task> Batch<T> {
+    pub(crate) fn new(
+        block: Box<Block<T>>,
+        specs: Arc<[ColumnSpec]>,
+        critic: Option<Arc<dyn Critic<T>>>,
+        pool: Option<ArenaPool<T>>,
+        index: u64,
+    ) -> Self {
+        Self { block: Some(block), specs, critic, pool, index }
+    }
+
+    pub(super) fn block(&self) -> &Block<T> {
+        match &self.block {
+            Some(block) => block,
+            None => unreachable!("a batch has its block until it is dropped"),
+        }
+    }
+
+    /// Number of the batch, from 0.
+    pub fn index(&self) -> u64 {
+        self.index
+    }
+
+    /// How frames lie in the columns.
+    pub fn layout(&self) -> Layout {
+        self.block().layout
+    }
+
+    /// Slots of each column.
+    pub fn len(&self) -> usize {
+        self.layout().slots()
+    }
+
+    /// Whether there is no slot.
+    pub fn is_empty(&self) -> bool {
+        self.len() == 0
+    }
+
+    /// Frames: slots that hold one.
+    pub fn frames(&self) -> usize {
+        self.block().frames
+    }
+
+    /// The rows of a time-major batch, by position; empty in other layouts.
+    pub fn rows(&self) -> &[RowIndex] {
+        &self.block().rows
+    }
+
+    /// What the policy saw.
+    pub fn observations(&self) -> &[T::Observation] {
+        &self.block().observations()[..self.len()]
+    }
+
+    /// What the policy did; continuous actions as sampled, not clipped.
+    pub fn actions(&self) -> &[T::Action] {
+        self.block().actions()
+    }
+
+    /// Legal actions for the observations; none if the task has no masks.
+    pub fn masks(&self) -> Option<&[T::Mask]> {
+        self.column("action_mask").ok()
+    }
+
+    /// Rewards, after the collector's [`RewardTransform`](super::RewardTransform).
+    pub fn rewards(&self) -> &[f32] {
+        self.block().rewards()
+    }
+
+    /// How each frame ended its episode: terminated, truncated and why.
+    pub fn ends(&self) -> &[End] {
+        self.block().ends()
+    }
+
+    /// Frames of the episode before each frame: 0 for its first.
+    pub fn steps(&self) -> &[EpisodeStep] {
+        self.block().steps()
+    }
+
+    /// Whether slot `i` is the first frame of an episode.
+    pub fn is_init(&self, i: usize) -> bool {
+        self.flags()[i].valid() && self.steps()[i].0 == 0
+    }
+
+    /// The episode of each frame.
+    pub fn trajectory_ids(&self) -> &[TrajectoryId] {
+        self.block().ids()
+    }
+
+    /// Version of the weights that chose each action.
+    pub fn versions(&self) -> &[u64] {
+        self.block().versions()
+    }
+
+    /// Which slots hold frames, and which frames are of the random warm-up.
+    pub fn flags(&self) -> &[Flags] {
+        self.block().flags()
+    }
+
+    /// Log-probability of each action; none for a policy without a distribution.
+    pub fn log_probs(&self) -> Option<&[f32]> {
+        self.column("log_prob").ok()
+    }
+
+    /// Value of each observation; none for a policy without a distribution.
+    pub fn values(&self) -> Option<&[f32]> {
+        self.column("value").ok()
+    }
+
+    /// The episodes that ended in the batch, in the order in which they ended.
+    pub fn trajectories(&self) -> &[Trajectory] {
+        &self.block().trajectories
+    }
+
+    /// The real observation after slot `i`: what the policy saw next, or the last one of an episode that ended there.
+    ///
+    /// Derived, not stored: at the end of a time-major batch it is one of [`last_observations`](Self::last_observations).
+    pub fn next_observation(&self, i: usize) -> &T::Observation {
+        let block = self.block();
+        if let Some(kept) = block.kept_next(i) {
+            return kept;
+        }
+        let next = match block.layout {
+            Layout::TimeMajor { rows, .. } => i + rows,
+            Layout::Flat { .. } | Layout::Padded { .. } => i + 1,
+        };
+        &block.observations()[next.min(block.observations().len() - 1)]
+    }
+
+    /// The real last observation of the episode that ended at slot `i`; none if none ended there.
+    pub fn final_observation(&self, i: usize) -> Option<&T::Observation> {
+        if self.ends()[i].ends_episode() { self.block().kept_next(i) } else { None }
+    }
+
+    /// What each row of a time-major batch sees after the last tick; empty in other layouts.
+    pub fn last_observations(&self) -> &[T::Observation] {
+        &self.block().observations()[self.len()..]
+    }
+
+    /// Names and layouts of all columns.
+    pub fn columns(&self) -> &[ColumnSpec] {
+        &self.specs
+    }
+
+    /// A column as values of `V`, which has the column's stride: `f32` for "value", the user's own type for an extra
+    /// column.
+    pub fn column<V: Pod>(&self, name: &str) -> Result<&[V], Error> {
+        let bytes = self.column_bytes(name)?;
+        let stride = bytes.1;
+        if size_of::<V>() != stride || align_of::<V>() > 16 {
+            return Err(Error::State {
+                call: "column",
+                problem: format!(
+                    "values of {name:?} have {stride} bytes, {} has {}",
+                    std::any::type_name::<V>(),
+                    size_of::<V>()
+                ),
+            });
+        }
+        Ok(bytemuck::cast_slice(bytes.0))
+    }
+
+    fn column_bytes(&self, name: &str) -> Result<(&[u8], usize), Error> {
+        let Some(i) = self.specs.iter().position(|spec| spec.name == name) else {
+            let legal: Vec<_> = self.specs.iter().map(|spec| spec.name).collect();
+            return Err(Error::config("column", name, legal.join(", ")));
+        };
+        let stride = self.specs[i].stride;
+        Ok((&self.block().columns[i].bytes()[..self.len() * stride], stride))
+    }
+
+    /// A single-tensor column as an array of its elements: `[ticks, rows, …]`, `[frames, …]` or
+    /// `[trajectories, length, …]`. No copy.
+    pub fn array<E: Pod>(&self, name: &str) -> Result<ArrayViewD<'_, E>, Error> {
+        let (bytes, stride) = self.column_bytes(name)?;
+        let error = |problem: String| Error::State { call: "array", problem };
+        let spec = self.specs.iter().find(|spec| spec.name == name);
+        let Some([field]) = spec.map(|spec| spec.fields.as_slice()) else {
+            return Err(error(format!("column {name:?} has named fields; legal: columns of one tensor")));
+        };
+        if size_of::<E>() != field.dtype.size() || stride != field.len() * field.dtype.size() {
+            return Err(error(format!("column {name:?} has elements of {}", field.dtype)));
+        }
+        let mut shape = match self.layout() {
+            Layout::TimeMajor { ticks, rows } => vec![ticks, rows],
+            Layout::Flat { frames } => vec![frames],
+            Layout::Padded { trajectories, length } => vec![trajectories, length],
+        };
+        shape.extend(&field.shape);
+        ArrayViewD::from_shape(IxDyn(&shape), bytemuck::cast_slice(bytes)).map_err(|source| error(source.to_string()))
+    }
+
+    /// [`array`](Self::array) of a time-major batch with rows first: `[rows, ticks, …]`, as a view with other strides.
+    pub fn array_by_row<E: Pod>(&self, name: &str) -> Result<ArrayViewD<'_, E>, Error> {
+        let mut array = self.array(name)?;
+        if matches!(self.layout(), Layout::TimeMajor { .. }) {
+            array.swap_axes(0, 1);
+        }
+        Ok(array)
+    }
+
+    /// The value of the real observation after each slot, for estimators: the recorded value of the next frame where
+    /// the episode goes on within the batch, else the policy's value, under its newest adopted weights, of
+    /// [`next_observation`](Self::next_observation). 0 in slots without a frame.
+    pub fn bootstrap_values(&self) -> Result<Vec<f32>, Error> {
+        let (Some(critic), Some(values)) = (&self.critic, self.values()) else {
+            let problem = "the policy gives no values; legal: a network with a critic".into();
+            return Err(Error::State { call: "bootstrap_values", problem });
+        };
+        let step = match self.layout() {
+            Layout::TimeMajor { rows, .. } => rows,
+            Layout::Flat { .. } | Layout::Padded { .. } => 1,
+        };
+        let mut next = vec![0.0; self.len()];
+        let mut outside = Vec::new();
+        for (i, next) in next.iter_mut().enumerate() {
+            if !self.flags()[i].valid() {
+                continue;
+            }
+            let inside = self.block().kept_next(i).is_none() && i + step < self.len();
+            // A frame of the warm-up has no value recorded.
+            if inside && self.flags()[i + step].valid() && !self.flags()[i + step].random() {
+                *next = values[i + step];
+            } else {
+                outside.push(i);
+            }
+        }
+        let observations: Vec<_> = outside.iter().map(|i| *self.next_observation(*i)).collect();
+        for (i, value) in outside.into_iter().zip(critic.values(&observations)?) {
+            next[i] = value;
+        }
+        Ok(next)
+    }
+}
+
+impl<T: Task> fmt::Debug for Batch<T> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let names: Vec<_> = self.specs.iter().map(|spec| spec.name).collect();
+        f.debug_struct("Batch")
+            .field("index", &self.index)
+            .field("layout", &self.layout())
+            .field("frames", &self.frames())
+            .field("columns", &names)
+            .field("trajectories", &self.trajectories().len())
+            .finish()
+    }
+}

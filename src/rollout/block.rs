@@ -1,0 +1,161 @@
+//! A block of frames: the memory of a batch.
+
+use super::column::Bytes;
+use crate::{
+    components::{ColumnSpec, End, EpisodeStep, Flags, RowIndex, Trajectory, TrajectoryId},
+    task::Task,
+};
+
+/// How the frames of a batch lie in its columns.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Layout {
+    /// `[ticks, rows]`: frame `tick · rows + row`. Observations have one tick more, the last ones.
+    TimeMajor {
+        /// Ticks.
+        ticks: usize,
+        /// Rows.
+        rows: usize,
+    },
+    /// `[frames]`: whole trajectories one behind the other ("cat").
+    Flat {
+        /// Frames.
+        frames: usize,
+    },
+    /// `[trajectories, length]`: whole trajectories, each padded with slots that hold no frame to the longest.
+    Padded {
+        /// Trajectories.
+        trajectories: usize,
+        /// Slots of each.
+        length: usize,
+    },
+}
+
+impl Layout {
+    /// Slots, with and without a frame.
+    pub fn slots(self) -> usize {
+        match self {
+            Self::TimeMajor { ticks, rows } => ticks * rows,
+            Self::Flat { frames } => frames,
+            Self::Padded { trajectories, length } => trajectories * length,
+        }
+    }
+
+    /// Slots of the observation column.
+    pub(crate) fn observation_slots(self) -> usize {
+        match self {
+            Self::TimeMajor { ticks, rows } => (ticks + 1) * rows,
+            layout => layout.slots(),
+        }
+    }
+}
+
+/// Indices of the columns that every block has.
+pub(crate) mod column {
+    pub(crate) const OBSERVATION: usize = 0;
+    pub(crate) const ACTION: usize = 1;
+    pub(crate) const REWARD: usize = 2;
+    pub(crate) const END: usize = 3;
+    pub(crate) const STEP: usize = 4;
+    pub(crate) const TRAJECTORY: usize = 5;
+    pub(crate) const FLAGS: usize = 6;
+    pub(crate) const VERSION: usize = 7;
+}
+
+/// What followed a frame, where the next tick's slot holds something else: the real last observation of an episode.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Final<O> {
+    /// Slot of the frame.
+    pub frame: usize,
+    pub observation: O,
+}
+
+/// Columns of frames with what belongs to them.
+pub(crate) struct Block<T: Task> {
+    pub layout: Layout,
+    /// Parallel to the registered columns.
+    pub columns: Vec<Bytes>,
+    /// By ascending frame, once the block is complete.
+    pub finals: Vec<Final<T::Observation>>,
+    /// Episodes that ended, in order of (tick, slot), or as they lie in a flat block.
+    pub trajectories: Vec<Trajectory>,
+    /// Rows by slot; empty outside time-major blocks.
+    pub rows: Vec<RowIndex>,
+    /// Slots that hold a frame.
+    pub frames: usize,
+}
+
+impl<T: Task> Block<T> {
+    /// A block that holds nothing yet.
+    pub(crate) fn new(columns: usize) -> Self {
+        Self {
+            layout: Layout::Flat { frames: 0 },
+            columns: vec![Bytes::default(); columns],
+            finals: Vec::new(),
+            trajectories: Vec::new(),
+            rows: Vec::new(),
+            frames: 0,
+        }
+    }
+
+    /// Makes room for `layout`; forgets what the block held.
+    pub(crate) fn shape(&mut self, specs: &[ColumnSpec], layout: Layout) {
+        self.layout = layout;
+        for (i, (column, spec)) in self.columns.iter_mut().zip(specs).enumerate() {
+            let slots = if i == column::OBSERVATION { layout.observation_slots() } else { layout.slots() };
+            column.resize(slots * spec.stride);
+        }
+        self.finals.clear();
+        self.trajectories.clear();
+        self.rows.clear();
+        self.frames = 0;
+    }
+
+    /// Bytes held.
+    pub(crate) fn memory(&self) -> usize {
+        self.columns.iter().map(Bytes::capacity).sum::<usize>()
+            + self.finals.capacity() * size_of::<Final<T::Observation>>()
+            + self.trajectories.capacity() * size_of::<Trajectory>()
+    }
+
+    pub(crate) fn observations(&self) -> &[T::Observation] {
+        self.columns[column::OBSERVATION].values()
+    }
+    pub(crate) fn actions(&self) -> &[T::Action] {
+        self.columns[column::ACTION].values()
+    }
+    pub(crate) fn rewards(&self) -> &[f32] {
+        self.columns[column::REWARD].values()
+    }
+    pub(crate) fn ends(&self) -> &[End] {
+        self.columns[column::END].values()
+    }
+    pub(crate) fn ends_mut(&mut self) -> &mut [End] {
+        self.columns[column::END].values_mut()
+    }
+    pub(crate) fn steps(&self) -> &[EpisodeStep] {
+        self.columns[column::STEP].values()
+    }
+    pub(crate) fn ids(&self) -> &[TrajectoryId] {
+        self.columns[column::TRAJECTORY].values()
+    }
+    pub(crate) fn flags(&self) -> &[Flags] {
+        self.columns[column::FLAGS].values()
+    }
+    pub(crate) fn versions(&self) -> &[u64] {
+        self.columns[column::VERSION].values()
+    }
+
+    /// What followed slot `frame`, if that is kept apart.
+    pub(crate) fn kept_next(&self, frame: usize) -> Option<&T::Observation> {
+        let i = self.finals.binary_search_by_key(&frame, |last| last.frame).ok()?;
+        Some(&self.finals[i].observation)
+    }
+
+    /// Turns slot `frame` into one that holds no frame: zeros in every column but the observation, whose tick may be
+    /// shared.
+    pub(crate) fn clear_slot(&mut self, specs: &[ColumnSpec], frame: usize) {
+        for (column, spec) in self.columns.iter_mut().zip(specs) {
+            column.bytes_mut()[frame * spec.stride..(frame + 1) * spec.stride].fill(0);
+        }
+    }
+}

@@ -1,0 +1,147 @@
+//! Columns: typed storage behind bytes, and the components they are copied from.
+
+use std::marker::PhantomData;
+
+use bevy_ecs::prelude::*;
+use bytemuck::Pod;
+
+use crate::{
+    components::{Action, ActionMask, End, LogProb, Observation, Reward, Slot, Source, TrajectoryId, Value},
+    data::Data,
+    task::Task,
+};
+
+/// Bytes that are aligned for any plain old data.
+#[derive(Clone, Debug, Default)]
+pub(crate) struct Bytes {
+    words: Vec<u128>,
+    len: usize,
+}
+
+impl Bytes {
+    /// Resizes to `len` bytes; what is new or was there before is unspecified, but initialised.
+    pub(crate) fn resize(&mut self, len: usize) {
+        let words = len.div_ceil(16);
+        if self.words.len() < words {
+            // Doubling keeps batches of varying size from allocating for ever.
+            let room = words.max(if self.words.is_empty() { 0 } else { self.words.len() * 2 });
+            self.words.resize(room, 0);
+        }
+        self.len = len;
+    }
+
+    #[inline(always)]
+    pub(crate) fn bytes(&self) -> &[u8] {
+        &bytemuck::cast_slice(&self.words)[..self.len]
+    }
+
+    #[inline(always)]
+    pub(crate) fn bytes_mut(&mut self) -> &mut [u8] {
+        &mut bytemuck::cast_slice_mut(&mut self.words)[..self.len]
+    }
+
+    /// The bytes as values; `V` must not be zero-sized.
+    #[inline(always)]
+    pub(crate) fn values<V: Pod>(&self) -> &[V] {
+        bytemuck::cast_slice(self.bytes())
+    }
+
+    #[inline(always)]
+    pub(crate) fn values_mut<V: Pod>(&mut self) -> &mut [V] {
+        bytemuck::cast_slice_mut(self.bytes_mut())
+    }
+
+    pub(crate) fn capacity(&self) -> usize {
+        self.words.capacity() * 16
+    }
+}
+
+/// A component of rows that is recorded.
+pub(crate) trait Recorded: Component + Sized {
+    type Value: Pod;
+    fn values(column: &[Self]) -> &[Self::Value];
+}
+
+macro_rules! recorded {
+    ($($wrapper:ident => $kind:ident),*; $($plain:ty),*) => {
+        $(impl<T: Task> Recorded for $wrapper<T> {
+            type Value = T::$kind;
+            #[inline(always)]
+            fn values(column: &[Self]) -> &[T::$kind] {
+                $wrapper::values(column)
+            }
+        })*
+        $(impl Recorded for $plain {
+            type Value = $plain;
+            #[inline(always)]
+            fn values(column: &[Self]) -> &[$plain] {
+                column
+            }
+        })*
+    };
+}
+recorded!(
+    Observation => Observation, Action => Action, ActionMask => Mask;
+    Reward, End, crate::components::EpisodeStep, TrajectoryId, LogProb, Value
+);
+
+/// Records component `C` of the rows of task `T`.
+pub(crate) struct ComponentSource<T: Task, C: Recorded> {
+    query: QueryState<(&'static C, &'static Slot), With<Observation<T>>>,
+    task: PhantomData<fn() -> T>,
+}
+
+impl<T: Task, C: Recorded> ComponentSource<T, C> {
+    pub(crate) fn new(world: &mut World) -> Self {
+        Self { query: world.query_filtered(), task: PhantomData }
+    }
+}
+
+impl<T: Task, C: Recorded> Source for ComponentSource<T, C> {
+    fn record(&mut self, world: &World, in_order: bool, out: &mut [u8]) {
+        copy_column(&mut self.query, world, in_order, out, |column| C::values(column));
+    }
+}
+
+/// Records a user's component `C`, which is plain old data itself.
+pub(crate) struct ExtraSource<T: Task, C: Component + Data> {
+    query: QueryState<(&'static C, &'static Slot), With<Observation<T>>>,
+    task: PhantomData<fn() -> T>,
+}
+
+impl<T: Task, C: Component + Data> ExtraSource<T, C> {
+    pub(crate) fn new(world: &mut World) -> Self {
+        Self { query: world.query_filtered(), task: PhantomData }
+    }
+}
+
+impl<T: Task, C: Component + Data> Source for ExtraSource<T, C> {
+    fn record(&mut self, world: &World, in_order: bool, out: &mut [u8]) {
+        copy_column(&mut self.query, world, in_order, out, |column| column);
+    }
+}
+
+fn copy_column<C: Component, V: Pod, F: bevy_ecs::query::QueryFilter + bevy_ecs::query::ArchetypeFilter>(
+    query: &mut QueryState<(&'static C, &'static Slot), F>,
+    world: &World,
+    in_order: bool,
+    out: &mut [u8],
+    values: impl Fn(&[C]) -> &[V],
+) {
+    let stride = size_of::<V>();
+    let Ok(chunks) = query.contiguous_iter(world) else { return };
+    for (column, slots) in chunks {
+        let bytes: &[u8] = bytemuck::cast_slice(values(column));
+        if in_order {
+            let n = bytes.len().min(out.len());
+            out[..n].copy_from_slice(&bytes[..n]);
+            continue;
+        }
+        for (value, slot) in bytes.chunks_exact(stride).zip(slots) {
+            let at = slot.0 as usize * stride;
+            if let Some(place) = out.get_mut(at..at + stride) {
+                place.copy_from_slice(value);
+            }
+        }
+    }
+}

@@ -1,0 +1,28 @@
+//! Rollouts: what ticks write, and what batches are made of.
+
+mod assemble;
+mod batch;
+mod block;
+mod column;
+mod pieces;
+mod pool;
+mod record;
+mod report;
+mod select;
+mod state;
+mod trajectories;
+
+pub use batch::Batch;
+pub use block::Layout;
+pub use select::Minibatches;
+pub use state::RewardTransform;
+
+pub(crate) use assemble::assemble;
+pub(crate) use block::Block;
+pub(crate) use pieces::Assembly;
+pub(crate) use pool::ArenaPool;
+pub(crate) use record::{in_order, record};
+pub(crate) use report::{MonitorOf, report};
+pub(crate) use state::{Columns, Rollout, RolloutSlot};
+pub use trajectories::EpisodeEnded;
+pub(crate) use trajectories::{TrajectoryPool, publish_trajectories};

@@ -1,0 +1,116 @@
+//! The Record stage: one frame of every row into the rollout's columns.
+
+use bevy_ecs::prelude::*;
+
+use super::{
+    block::{Final, column},
+    state::{Rollout, RolloutSlot},
+};
+use crate::{
+    components::{End, Flags, Observation, Slot, TickPlan, TickReport, Truncation},
+    task::Task,
+};
+
+/// Writes the tick's frames, and the observations that follow them.
+pub(crate) fn record<T: Task>(world: &mut World, slots: &mut QueryState<&Slot, With<Observation<T>>>) {
+    if world.resource::<TickReport<T>>().failed() {
+        return;
+    }
+    let Some(mut rollout) = world.resource_mut::<RolloutSlot<T>>().0.take() else { return };
+    if rollout.block.is_some() && rollout.tick < rollout.ticks {
+        rollout.previous_version = rollout.plan.version;
+        rollout.plan = *world.resource::<TickPlan<T>>();
+        rollout.in_order = in_order(slots, world, rollout.rows);
+        let quarantined = world.resource::<TickReport<T>>().quarantined_now() > 0;
+        rollout.record(world, quarantined);
+    }
+    world.resource_mut::<RolloutSlot<T>>().0 = Some(rollout);
+}
+
+/// Whether the rows are one table whose order is that of their slots. Looked at every tick: a host may move rows.
+pub(crate) fn in_order<T: Task>(
+    slots: &mut QueryState<&Slot, With<Observation<T>>>,
+    world: &World,
+    rows: usize,
+) -> bool {
+    let Ok(mut chunks) = slots.contiguous_iter(world) else { return false };
+    let Some(chunk) = chunks.find(|chunk| !chunk.is_empty()) else { return rows == 0 };
+    let apart = chunk.iter().enumerate().fold(0, |apart, (i, slot)| apart | (slot.0 ^ i as u32));
+    chunk.len() == rows && apart == 0
+}
+
+impl<T: Task> Rollout<T> {
+    fn record(&mut self, world: &World, quarantined: bool) {
+        let (rows, tick) = (self.rows, self.tick);
+        let active = (self.plan.active as usize).min(rows);
+        let random = (self.plan.random as usize).min(active);
+        let Some(block) = &mut self.block else { return };
+        for (i, source) in self.columns.sources.iter_mut().enumerate().skip(1) {
+            let Some(source) = source else { continue };
+            let width = rows * self.columns.specs[i].stride;
+            let out = &mut block.columns[i].bytes_mut()[tick * width..(tick + 1) * width];
+            source.record(world, self.in_order, out);
+        }
+        let frames = tick * rows..(tick + 1) * rows;
+        if self.rewards != Default::default() {
+            self.rewards.apply(&mut block.columns[column::REWARD].values_mut()[frames.clone()]);
+        }
+        let flags = &mut block.columns[column::FLAGS].values_mut::<Flags>()[frames.clone()];
+        flags[..random].fill(Flags::RANDOM);
+        flags[random..].fill(Flags::VALID);
+        block.columns[column::VERSION].values_mut::<u64>()[frames].fill(self.plan.version);
+        block.frames += active;
+        self.record_observations(world, tick + 1);
+        for slot in active..rows {
+            self.keep_next(tick * rows + slot);
+            self.clear(tick * rows + slot);
+        }
+        if quarantined {
+            self.quarantine(tick);
+        }
+    }
+
+    fn clear(&mut self, frame: usize) {
+        if let Some(block) = &mut self.block {
+            block.clear_slot(&self.columns.specs, frame);
+        }
+    }
+
+    /// Keeps the observation of slot `frame` as what followed the frame before, since the slot will hold no frame.
+    fn keep_next(&mut self, frame: usize) {
+        let rows = self.rows;
+        let Some(block) = &mut self.block else { return };
+        if let Some(before) = frame.checked_sub(rows)
+            && block.flags()[before].valid()
+            && !block.ends()[before].ends_episode()
+        {
+            let observation = block.observations()[frame];
+            block.finals.push(Final { frame: before, observation });
+        }
+    }
+
+    /// Turns frames whose numbers are not finite into slots without a frame and ends their episodes at the frame
+    /// before, if this rollout holds it.
+    fn quarantine(&mut self, tick: usize) {
+        let rows = self.rows;
+        self.quarantined.clear();
+        for slot in 0..rows {
+            let frame = tick * rows + slot;
+            let Some(block) = &mut self.block else { return };
+            if block.ends()[frame] != End::QUARANTINED {
+                continue;
+            }
+            block.frames -= 1;
+            self.quarantined.push((slot as u32, block.observations()[frame]));
+            self.keep_next(frame);
+            let Some(block) = &mut self.block else { return };
+            if let Some(before) = frame.checked_sub(rows)
+                && block.flags()[before].valid()
+                && !block.ends()[before].ends_episode()
+            {
+                block.ends_mut()[before] = block.ends()[before].or_truncated(Truncation::Fault);
+            }
+            self.clear(frame);
+        }
+    }
+}

@@ -1,0 +1,204 @@
+//! The rollout that is being written.
+
+use bevy_ecs::prelude::*;
+
+use super::{
+    block::{Block, Layout, column},
+    column::{ComponentSource, ExtraSource},
+};
+use crate::{
+    components::{
+        Action, ActionMask, ColumnSpec, End, EpisodeStep, LogProb, Observation, Reward, RowIndex, Source, TickPlan,
+        Trajectory, TrajectoryId, Value,
+    },
+    data::{Data, Dtype},
+    task::Task,
+};
+
+/// How recorded rewards are made from the environment's; returns and counters stay raw.
+#[derive(Clone, Copy, Debug, PartialEq, serde::Serialize, serde::Deserialize)]
+#[serde(default, deny_unknown_fields)]
+pub struct RewardTransform {
+    /// Factor; finite.
+    pub scale: f32,
+    /// Applied after the factor: the reward is brought into `[-clip, clip]`. None: no clipping.
+    pub clip: Option<f32>,
+}
+
+impl Default for RewardTransform {
+    fn default() -> Self {
+        Self { scale: 1.0, clip: None }
+    }
+}
+
+impl RewardTransform {
+    pub(crate) fn apply(&self, rewards: &mut [f32]) {
+        let bound = self.clip.unwrap_or(f32::INFINITY);
+        for reward in rewards {
+            *reward = (*reward * self.scale).clamp(-bound, bound);
+        }
+    }
+}
+
+/// The registered columns: what rollouts, trajectories and exports iterate.
+#[derive(Default)]
+pub(crate) struct Columns {
+    pub specs: Vec<ColumnSpec>,
+    /// Parallel to `specs`; none for what Record itself knows.
+    pub sources: Vec<Option<Box<dyn Source>>>,
+}
+
+impl Columns {
+    /// The columns of every task, and the policy's if it gives them.
+    pub(crate) fn of<T: Task>(world: &mut World, policy_outputs: bool) -> Self {
+        let mut columns = Self::default();
+        fn component<T: Task, C: super::column::Recorded>(world: &mut World) -> Option<Box<dyn Source>> {
+            Some(Box::new(ComponentSource::<T, C>::new(world)))
+        }
+        let observation = component::<T, Observation<T>>(world);
+        columns.add(ColumnSpec::of::<T::Observation>("observation"), observation);
+        columns.add(ColumnSpec::of::<T::Action>("action"), component::<T, Action<T>>(world));
+        columns.add(ColumnSpec::scalar("reward", Dtype::F32), component::<T, Reward>(world));
+        columns.add(ColumnSpec::scalar("end", Dtype::U8), component::<T, End>(world));
+        columns.add(ColumnSpec::scalar("step", Dtype::U32), component::<T, EpisodeStep>(world));
+        columns.add(ColumnSpec::scalar("trajectory", Dtype::U64), component::<T, TrajectoryId>(world));
+        columns.add(ColumnSpec::scalar("flags", Dtype::U8), None);
+        columns.add(ColumnSpec::scalar("version", Dtype::U64), None);
+        if size_of::<T::Mask>() > 0 {
+            let mask = component::<T, ActionMask<T>>(world);
+            columns.add(ColumnSpec::of::<T::Mask>("action_mask"), mask);
+        }
+        if policy_outputs {
+            columns.add(ColumnSpec::scalar("log_prob", Dtype::F32), component::<T, LogProb>(world));
+            columns.add(ColumnSpec::scalar("value", Dtype::F32), component::<T, Value>(world));
+        }
+        columns
+    }
+
+    /// Adds the user's component `C`.
+    pub(crate) fn add_extra<T: Task, C: Component + Data>(&mut self, world: &mut World, name: &'static str) {
+        self.add(ColumnSpec::of::<C>(name), Some(Box::new(ExtraSource::<T, C>::new(world))));
+    }
+
+    pub(crate) fn add(&mut self, spec: ColumnSpec, source: Option<Box<dyn Source>>) {
+        self.specs.push(spec);
+        self.sources.push(source);
+    }
+
+    pub(crate) fn position(&self, name: &str) -> Option<usize> {
+        self.specs.iter().position(|spec| spec.name == name)
+    }
+}
+
+/// An episode that ended in the rollout, where its frames lie.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Ended<O> {
+    pub slot: u32,
+    pub trajectory: Trajectory,
+    /// The real last observation.
+    pub last: O,
+}
+
+/// The rollout that is being written, with what outlives it. A resource; taken out while systems use it.
+pub(crate) struct Rollout<T: Task> {
+    pub columns: Columns,
+    /// None between rollouts: then ticks are not recorded.
+    pub block: Option<Box<Block<T>>>,
+    pub rows: usize,
+    pub ticks: usize,
+    /// The tick that Record writes next.
+    pub tick: usize,
+    /// Rollouts begun.
+    pub rollout: u64,
+    pub rewards: RewardTransform,
+    pub worker: u16,
+    /// Serial number of the newest trajectory id.
+    pub serial: u64,
+    /// By slot: version that chose the first action of the running episode.
+    pub first_versions: Vec<u64>,
+    /// Slots whose episode begins with the coming tick.
+    pub started: Vec<u32>,
+    /// Episodes that ended in this rollout, in order.
+    pub ended: Vec<Ended<T::Observation>>,
+    /// This tick's quarantined slots, ascending, with the last observations of their episodes.
+    pub quarantined: Vec<(u32, T::Observation)>,
+    /// How many of `ended` the later stages have taken note of.
+    pub noted: usize,
+    /// The plan that the tick in progress runs under.
+    pub plan: TickPlan<T>,
+    /// Version that chose the actions of the tick before.
+    pub previous_version: u64,
+    /// Whether rows are one table in slot order.
+    pub in_order: bool,
+}
+
+/// The holder of the rollout. Systems take it out to pass the world on beside it: a pointer moves.
+#[derive(Resource)]
+pub(crate) struct RolloutSlot<T: Task>(pub Option<Box<Rollout<T>>>);
+
+impl<T: Task> Rollout<T> {
+    pub(crate) fn new(columns: Columns, rewards: RewardTransform, worker: u16) -> Self {
+        Self {
+            columns,
+            block: None,
+            rows: 0,
+            ticks: 0,
+            tick: 0,
+            rollout: 0,
+            rewards,
+            worker,
+            serial: 0,
+            first_versions: Vec::new(),
+            started: Vec::new(),
+            ended: Vec::new(),
+            quarantined: Vec::new(),
+            noted: 0,
+            plan: TickPlan::default(),
+            previous_version: 0,
+            in_order: false,
+        }
+    }
+
+    /// A new trajectory id.
+    pub(crate) fn next_id(&mut self) -> TrajectoryId {
+        self.serial += 1;
+        TrajectoryId::new(self.worker, self.serial)
+    }
+
+    /// Begins a rollout of `ticks` ticks of `rows` in `block`; slot 0 takes the present observations.
+    pub(crate) fn begin(&mut self, world: &World, mut block: Box<Block<T>>, rows: &[RowIndex], ticks: usize) {
+        block.shape(&self.columns.specs, Layout::TimeMajor { ticks, rows: rows.len() });
+        block.rows.extend_from_slice(rows);
+        self.rows = rows.len();
+        self.ticks = ticks;
+        self.tick = 0;
+        self.ended.clear();
+        self.noted = 0;
+        self.block = Some(block);
+        self.first_versions.resize(rows.len(), 0);
+        self.record_observations(world, 0);
+    }
+
+    /// Takes the finished block out of the rollout.
+    pub(crate) fn finish(&mut self) -> Option<Box<Block<T>>> {
+        let mut block = self.block.take()?;
+        // Record keeps what follows a frame one tick later than Assemble does: only then is the order broken.
+        if !block.finals.is_sorted_by_key(|last| last.frame) {
+            block.finals.sort_unstable_by_key(|last| last.frame);
+        }
+        block.trajectories.extend(self.ended.iter().map(|ended| ended.trajectory));
+        self.rollout += 1;
+        Some(block)
+    }
+
+    /// Copies the present observations to tick `tick`.
+    pub(crate) fn record_observations(&mut self, world: &World, tick: usize) {
+        let (rows, in_order) = (self.rows, self.in_order);
+        let Some(block) = &mut self.block else { return };
+        let width = rows * size_of::<T::Observation>();
+        let out = &mut block.columns[column::OBSERVATION].bytes_mut()[tick * width..(tick + 1) * width];
+        if let Some(source) = &mut self.columns.sources[column::OBSERVATION] {
+            source.record(world, in_order, out);
+        }
+    }
+}

@@ -1,0 +1,200 @@
+//! Counters: a ledger in which each stepped frame has exactly one fate.
+
+use std::{
+    collections::VecDeque,
+    sync::{Arc, Mutex, MutexGuard, PoisonError},
+};
+
+use bevy_ecs::prelude::Resource;
+use serde::{Deserialize, Serialize};
+
+use crate::components::Trajectory;
+
+/// Episodes that the means of [`EpisodeStats`] are taken over.
+pub const EPISODE_WINDOW: usize = 100;
+
+/// Frames that were stepped but will not be delivered, by reason.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct Discarded {
+    /// Dropped by `reset` or `set_seed`: frames of episodes that waited for their end or their batch.
+    pub reset: u64,
+    /// Dropped at shutdown, at the end of the budget or on an error: frames of unfinished rollouts and episodes.
+    pub shutdown: u64,
+    /// Numbers that are not finite, or a tick in which an environment panicked.
+    pub fault: u64,
+    /// Taken away by post-processing.
+    pub post_processing: u64,
+}
+
+impl Discarded {
+    /// Frames discarded for any reason.
+    pub fn total(&self) -> u64 {
+        self.reset + self.shutdown + self.fault + self.post_processing
+    }
+}
+
+/// Means over the last [`EPISODE_WINDOW`] finished episodes.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct EpisodeStats {
+    /// Episodes in the window; 0 before the first one ended.
+    pub count: u32,
+    /// Mean sum of raw rewards; absent while `count` is 0.
+    #[serde(skip_serializing_if = "Option::is_none", default)]
+    pub mean_return: Option<f32>,
+    /// Mean number of frames; absent while `count` is 0.
+    #[serde(skip_serializing_if = "Option::is_none", default)]
+    pub mean_length: Option<f32>,
+    /// Mean raw return so far of the episodes that run, as of the last rollout's end; absent before it.
+    #[serde(skip_serializing_if = "Option::is_none", default)]
+    pub running_return: Option<f32>,
+}
+
+/// A snapshot of a collector's counters. Cumulative except where it says gauge.
+///
+/// `stepped_frames = frames - discarded.post_processing + in_flight_frames + discarded.total()` at every moment.
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct Stats {
+    /// Frames delivered in batches, before post-processing.
+    pub frames: u64,
+    /// Transitions that environments made.
+    pub stepped_frames: u64,
+    /// Gauge: stepped frames that are neither delivered nor discarded.
+    pub in_flight_frames: u64,
+    /// Frames that will not be delivered.
+    pub discarded: Discarded,
+    /// Frames of finished episodes.
+    pub trajectory_completed_frames: u64,
+    /// Gauge: frames of episodes that run.
+    pub trajectory_pending_frames: u64,
+    /// Finished episodes.
+    pub completed_trajectories: u64,
+    /// Batches delivered.
+    pub batches: u64,
+    /// Frames that one batch asks for: whole ticks. In trajectory mode, frames of one rollout.
+    pub requested_frames_per_batch: u64,
+    /// The budget; absent if endless.
+    #[serde(skip_serializing_if = "Option::is_none", default)]
+    pub total_frames: Option<u64>,
+    /// Whether the budget is used up.
+    pub completed: bool,
+    /// Version of the adopted weights.
+    pub policy_version: u64,
+    /// What the policy runs on.
+    pub backend: String,
+    /// Means over the last finished episodes.
+    pub episodes: EpisodeStats,
+}
+
+/// Counters that a checkpoint holds: what is cumulative.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct Counters {
+    /// Frames delivered.
+    pub frames: u64,
+    /// Frames stepped.
+    pub stepped_frames: u64,
+    /// Frames discarded.
+    pub discarded: Discarded,
+    /// Frames of finished episodes.
+    pub trajectory_completed_frames: u64,
+    /// Finished episodes.
+    pub completed_trajectories: u64,
+    /// Batches delivered.
+    pub batches: u64,
+    /// Serial number of the newest trajectory id.
+    pub trajectory_serial: u64,
+}
+
+/// The ledger that systems write and [`Monitor`] reads.
+#[derive(Debug, Default)]
+pub(crate) struct Ledger {
+    pub counters: Counters,
+    /// Gauges.
+    pub in_flight: u64,
+    pub pending: u64,
+    pub version: u64,
+    window: VecDeque<(f32, u32)>,
+    running_return: Option<f32>,
+}
+
+impl Ledger {
+    /// Counts a finished episode.
+    pub(crate) fn episode(&mut self, trajectory: &Trajectory) {
+        let length = u64::from(trajectory.length);
+        self.counters.completed_trajectories += 1;
+        self.counters.trajectory_completed_frames += length;
+        self.pending = self.pending.saturating_sub(length);
+        if self.window.len() == EPISODE_WINDOW {
+            self.window.pop_front();
+        } else if self.window.capacity() == 0 {
+            self.window.reserve_exact(EPISODE_WINDOW);
+        }
+        self.window.push_back((trajectory.total_reward, trajectory.length));
+    }
+
+    pub(crate) fn set_running_return(&mut self, mean: Option<f32>) {
+        self.running_return = mean;
+    }
+
+    fn episodes(&self) -> EpisodeStats {
+        let count = self.window.len();
+        let mean = |sum: f64| (count > 0).then(|| (sum / count as f64) as f32);
+        EpisodeStats {
+            count: count as u32,
+            mean_return: mean(self.window.iter().map(|(total, _)| f64::from(*total)).sum()),
+            mean_length: mean(self.window.iter().map(|(_, length)| f64::from(*length)).sum()),
+            running_return: self.running_return,
+        }
+    }
+}
+
+/// What of [`Stats`] does not change while a collector lives.
+#[derive(Clone, Debug, Default)]
+pub(crate) struct Fixed {
+    pub requested_frames_per_batch: u64,
+    pub total_frames: Option<u64>,
+    pub backend: String,
+}
+
+/// Reads a collector's counters from any thread while it runs.
+#[derive(Clone, Debug, Resource)]
+pub struct Monitor {
+    ledger: Arc<Mutex<Ledger>>,
+    fixed: Arc<Fixed>,
+}
+
+impl Monitor {
+    pub(crate) fn new(fixed: Fixed) -> Self {
+        Self { ledger: Arc::default(), fixed: Arc::new(fixed) }
+    }
+
+    pub(crate) fn ledger(&self) -> MutexGuard<'_, Ledger> {
+        self.ledger.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// A consistent snapshot.
+    pub fn stats(&self) -> Stats {
+        let ledger = self.ledger();
+        let counters = ledger.counters;
+        let fixed = &self.fixed;
+        Stats {
+            frames: counters.frames,
+            stepped_frames: counters.stepped_frames,
+            in_flight_frames: ledger.in_flight,
+            discarded: counters.discarded,
+            trajectory_completed_frames: counters.trajectory_completed_frames,
+            trajectory_pending_frames: ledger.pending,
+            completed_trajectories: counters.completed_trajectories,
+            batches: counters.batches,
+            requested_frames_per_batch: fixed.requested_frames_per_batch,
+            total_frames: fixed.total_frames,
+            completed: fixed.total_frames.is_some_and(|total| counters.stepped_frames >= total),
+            policy_version: ledger.version,
+            backend: fixed.backend.clone(),
+            episodes: ledger.episodes(),
+        }
+    }
+}
