@@ -4,6 +4,22 @@ mod batch;
 mod clip;
 mod rows;
 mod step;
+pub mod acrobot;
+pub mod cart_pole;
+mod classic;
+pub mod grid_world;
+pub mod mountain_car;
+pub mod mountain_car_continuous;
+pub mod pendulum;
+pub mod stacked;
+
+pub use acrobot::{Acrobot, AcrobotOptions};
+pub use cart_pole::{CartPole, CartPoleOptions};
+pub use grid_world::{GridWorld, GridWorldOptions};
+pub use mountain_car::{MountainCar, MountainCarOptions};
+pub use mountain_car_continuous::MountainCarContinuous;
+pub use pendulum::{Pendulum, PendulumOptions};
+pub use stacked::Stacked;
 
 use bevy_ecs::{component::Mutable, prelude::*};
 
