@@ -18,5 +18,6 @@ pub mod schedule;
 pub mod seed;
 pub mod space;
 pub mod task;
+pub mod weights;
 
 pub use error::{BoxError, Error};
