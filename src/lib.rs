@@ -20,5 +20,6 @@ pub mod seed;
 pub mod space;
 pub mod stats;
 pub mod task;
+pub mod weights;
 
 pub use error::{BoxError, Error};

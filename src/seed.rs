@@ -73,6 +73,8 @@ pub enum Purpose {
     Shuffle = 3,
     /// The next seed of the chain.
     Chain = 4,
+    /// Initial weights; keyed by the tensor's place in the network, not by a row.
+    Init = 5,
 }
 
 /// The master seed of a collector.
@@ -209,6 +211,14 @@ impl<'a> Streams<'a> {
     /// Whether there is no row.
     pub fn is_empty(&self) -> bool {
         self.keys.is_empty()
+    }
+
+    /// The columns: keys, episodes, steps.
+    #[inline(always)]
+    pub(crate) fn columns(
+        &self,
+    ) -> (&'a [ActionKey], &'a [crate::components::Episode], &'a [crate::components::EpisodeStep]) {
+        (self.keys, self.episodes, self.steps)
     }
 
     /// The stream of the `i`-th row of the run for the coming frame; [`DRAWS_PER_FRAME`] draws are its own.

@@ -1,0 +1,53 @@
+//! Where a network runs.
+
+use serde::{Deserialize, Serialize};
+
+/// Where a network runs. The choice is a fixed rule, never a measurement, so that a run can be reproduced.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash, Serialize, Deserialize)]
+pub enum Backend {
+    /// The CPU kernels.
+    Cpu,
+    /// A compute shader; an error without an adapter. Software adapters count.
+    Gpu,
+    /// A hardware adapter if there is one and a tick has at least [`AUTO_OPERATIONS`] operations, else the CPU.
+    #[default]
+    Auto,
+}
+
+/// Floating-point operations of one tick (rows × operations of a row) from which [`Backend::Auto`] takes a hardware
+/// adapter: 2²⁶. One AVX2 core needs about a millisecond for them, several times what a dispatch with its readback
+/// costs. The network 4-64-64-2 reaches it at 7,282 rows.
+pub const AUTO_OPERATIONS: usize = 1 << 26;
+
+impl Backend {
+    /// The backend that runs: [`Cpu`](Self::Cpu) or [`Gpu`](Self::Gpu). `rows` act in a tick, each takes
+    /// [`operations`](super::plan::Plan::operations).
+    pub fn resolve(self, hardware_adapter: bool, rows: usize, operations: usize) -> Self {
+        match self {
+            Self::Auto if hardware_adapter && rows.saturating_mul(operations) >= AUTO_OPERATIONS => Self::Gpu,
+            Self::Auto => Self::Cpu,
+            chosen => chosen,
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn auto_follows_the_documented_rule() {
+        let operations = 2 * (4 * 64 + 64 * 64 + 64 * 2 + 64 * 2);
+        assert_eq!(Backend::Auto.resolve(true, 7_282, operations), Backend::Gpu);
+        assert_eq!(Backend::Auto.resolve(true, 7_281, operations), Backend::Cpu);
+        assert_eq!(Backend::Auto.resolve(false, usize::MAX, operations), Backend::Cpu);
+        assert_eq!(Backend::Auto.resolve(true, usize::MAX, operations), Backend::Gpu);
+    }
+
+    #[test]
+    fn an_explicit_choice_stands() {
+        assert_eq!(Backend::Gpu.resolve(false, 1, 1), Backend::Gpu);
+        assert_eq!(Backend::Cpu.resolve(true, usize::MAX, 1), Backend::Cpu);
+        assert_eq!(Backend::default(), Backend::Auto);
+    }
+}

@@ -1,0 +1,77 @@
+//! Weights that a network starts from.
+
+use super::plan::{Head, Plan};
+use crate::{
+    components::Weights,
+    seed::{Purpose, Seed, Stream},
+};
+
+/// See [`NetworkSpec::initial_weights`](super::network::NetworkSpec::initial_weights).
+pub(super) fn weights(plan: &Plan, log_std: f32, seed: Seed) -> Weights {
+    let mut weights = Weights::new();
+    for (i, layer) in plan.layers.iter().enumerate() {
+        let gain = match layer.name.as_str() {
+            "action" => 0.01,
+            "value" => 1.0,
+            _ => std::f64::consts::SQRT_2,
+        };
+        let mut stream = Stream::new(seed, i as u32, Purpose::Init, 0);
+        let data = orthogonal(layer.outputs, layer.inputs, gain, &mut stream);
+        weights.insert(format!("{}.weight", layer.name), [layer.outputs, layer.inputs], data);
+        weights.insert(format!("{}.bias", layer.name), [layer.outputs], vec![0.0; layer.outputs]);
+    }
+    if let Head::Gaussian { n } = plan.head {
+        weights.insert("log_std", [n], vec![log_std; n]);
+    }
+    weights
+}
+
+/// A `[rows, columns]` matrix whose shorter side's vectors are orthogonal and have the length `gain`: the Q of a normal
+/// matrix whose R has a positive diagonal, which is uniform over such matrices. By Gram and Schmidt's modified process,
+/// run twice for each vector, which makes it as exact as Householder's in f64 ("twice is enough", Parlett 1980).
+fn orthogonal(rows: usize, columns: usize, gain: f64, stream: &mut Stream) -> Vec<f32> {
+    let (count, length) = (rows.min(columns), rows.max(columns));
+    let mut vectors: Vec<Vec<f64>> = Vec::with_capacity(count);
+    while vectors.len() < count {
+        let mut vector: Vec<f64> = (0..length).map(|_| f64::from(stream.normal())).collect();
+        for _ in 0..2 {
+            for other in &vectors {
+                let along: f64 = vector.iter().zip(other).map(|(a, b)| a * b).sum();
+                vector.iter_mut().zip(other).for_each(|(a, b)| *a -= along * b);
+            }
+        }
+        let norm = vector.iter().map(|x| x * x).sum::<f64>().sqrt();
+        // A vector that lies in the others' span is drawn again.
+        if norm > 1e-6 {
+            vector.iter_mut().for_each(|x| *x /= norm);
+            vectors.push(vector);
+        }
+    }
+    let element = |row: usize, column: usize| {
+        let x = if rows <= columns { vectors[row][column] } else { vectors[column][row] };
+        (gain * x) as f32
+    };
+    (0..rows * columns).map(|i| element(i / columns, i % columns)).collect()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_shorter_sides_vectors_are_orthogonal() {
+        for (rows, columns) in [(64, 4), (3, 17), (8, 8), (1, 1), (1, 64)] {
+            let mut stream = Stream::new(Seed(3), 0, Purpose::Init, 0);
+            let data = orthogonal(rows, columns, 2.0, &mut stream);
+            let vector =
+                |i: usize, k: usize| if rows <= columns { data[i * columns + k] } else { data[k * columns + i] };
+            for i in 0..rows.min(columns) {
+                for j in 0..rows.min(columns) {
+                    let dot: f32 = (0..rows.max(columns)).map(|k| vector(i, k) * vector(j, k)).sum();
+                    let want = if i == j { 4.0 } else { 0.0 };
+                    assert!((dot - want).abs() < 1e-5, "{rows}×{columns}: {i}·{j} is {dot}");
+                }
+            }
+        }
+    }
+}

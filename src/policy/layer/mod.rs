@@ -1,0 +1,63 @@
+//! Layers. A new activation is a file here, its twin in `shaders/`, and its lines in the table below.
+
+pub(super) mod linear;
+mod relu;
+mod tanh;
+
+use serde::{Deserialize, Serialize};
+
+use super::plan::Activation;
+
+/// Applied to each element of a linear layer's result; vectorised by the compiler, so plain branchless arithmetic.
+pub(crate) trait Elementwise {
+    /// The function.
+    fn apply(x: f32) -> f32;
+}
+
+/// An entry of a network's lists.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub enum Layer {
+    /// `x · weightᵀ + bias` with so many outputs, 1 to 65,536.
+    Linear(usize),
+    /// Hyperbolic tangent of each element; directly after a linear layer.
+    Tanh,
+    /// The positive part of each element; directly after a linear layer.
+    Relu,
+}
+
+/// The table of activations: entry of a list, name in a plan, kernel.
+macro_rules! activations {
+    ($($layer:ident => $kernel:path),* $(,)?) => {
+        impl Layer {
+            /// What the entry fuses into the linear layer before it; none for a linear layer.
+            pub fn activation(self) -> Option<Activation> {
+                match self {
+                    Self::Linear(_) => None,
+                    $( Self::$layer => Some(Activation::$layer), )*
+                }
+            }
+
+            /// The entry for an activation; none for the identity.
+            pub fn of(activation: Activation) -> Option<Self> {
+                match activation {
+                    Activation::Identity => None,
+                    $( Activation::$layer => Some(Self::$layer), )*
+                }
+            }
+        }
+
+        /// Applies an activation to each element.
+        #[inline(always)]
+        pub(crate) fn activate(activation: Activation, elements: &mut [f32]) {
+            match activation {
+                Activation::Identity => {}
+                $( Activation::$layer => elements.iter_mut().for_each(|x| *x = <$kernel>::apply(*x)), )*
+            }
+        }
+    };
+}
+
+activations! {
+    Tanh => tanh::Tanh,
+    Relu => relu::Relu,
+}

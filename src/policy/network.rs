@@ -1,0 +1,154 @@
+//! A network as a file describes it, before it meets a task.
+
+use std::{io::Read, path::Path};
+
+use serde::{Deserialize, Serialize};
+
+use super::{
+    layer::Layer,
+    normalize::RunningNorm,
+    plan::{Activation, Plan},
+};
+use crate::{data::Field, error::Error, seed::Seed, space::Space, task::Task};
+
+/// Layers of a network: a trunk that all share, then an actor and a critic of their own.
+///
+/// The last layers follow from the task and are not written: `action` gives the head's parameters, `value` the value.
+/// Tensors are called as PyTorch's `nn.Sequential` calls them, the number counting activations too: `trunk.0.weight`,
+/// `actor.0.bias`, `actor.2.weight`, `action.weight`, `value.bias`, `log_std`.
+///
+/// ```
+/// use gleaner::policy::NetworkSpec;
+/// let text = "(actor: [Linear(32), Relu], critic: None, head: Gaussian(log_std: -1.0))";
+/// let spec = NetworkSpec::from_ron_str(text)?;
+/// assert_eq!(spec.actor.len(), 2);
+/// # Ok::<(), gleaner::Error>(())
+/// ```
+///
+/// A field that is left out has the value of [`NetworkSpec::default`].
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[serde(default, deny_unknown_fields)]
+pub struct NetworkSpec {
+    /// Layers before actor and critic part. Default: none.
+    pub trunk: Vec<Layer>,
+    /// Layers between trunk and `action`. Default: 64, tanh, 64, tanh.
+    pub actor: Vec<Layer>,
+    /// Layers between trunk and `value`; `Some([])` for `value` right on the trunk, `None` for a network without a
+    /// value. Default: 64, tanh, 64, tanh.
+    pub critic: Option<Vec<Layer>>,
+    /// What turns parameters into actions. Default: by the action space.
+    pub head: HeadSpec,
+    /// Running normalisation of observations before the first layer. Default: none.
+    pub normalize: Option<Normalize>,
+}
+
+/// What turns parameters into actions.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Serialize, Deserialize)]
+pub enum HeadSpec {
+    /// Categorical for discrete spaces; Gaussian with `log_std: 0` for boxes.
+    #[default]
+    Auto,
+    /// One logit an action. Discrete spaces only.
+    Categorical,
+    /// A mean an element and the free tensor `log_std`. Boxes of `f32` only.
+    Gaussian {
+        /// Initial value of each element of `log_std`, -20 to 20.
+        log_std: f32,
+    },
+}
+
+/// Running normalisation of observations: `clip((x - mean) / std)`.
+#[derive(Clone, Copy, Debug, PartialEq, Serialize, Deserialize)]
+#[serde(default, deny_unknown_fields)]
+pub struct Normalize {
+    /// Bound of the result's magnitude, above 0. Default: 10, as in Stable-Baselines3.
+    pub clip: f32,
+}
+
+impl Default for Normalize {
+    fn default() -> Self {
+        Self { clip: 10.0 }
+    }
+}
+
+impl Default for NetworkSpec {
+    fn default() -> Self {
+        Self::mlp(&[64, 64], Activation::Tanh)
+    }
+}
+
+/// Widest layer.
+pub const MAX_WIDTH: usize = 65_536;
+/// Most entries of one list of layers.
+pub const MAX_LAYERS: usize = 64;
+/// Most parameters of a network: a GiB of weights.
+pub const MAX_PARAMETERS: usize = 1 << 28;
+/// Longest network file, in bytes.
+pub const MAX_FILE: u64 = 1 << 20;
+
+impl NetworkSpec {
+    /// Actor and critic apart, each with hidden layers of these widths and an activation after each.
+    pub fn mlp(widths: &[usize], activation: Activation) -> Self {
+        let mut layers = Vec::new();
+        for width in widths {
+            layers.push(Layer::Linear(*width));
+            layers.extend(Layer::of(activation));
+        }
+        let critic = Some(layers.clone());
+        Self { trunk: Vec::new(), actor: layers, critic, head: HeadSpec::Auto, normalize: None }
+    }
+
+    /// Reads RON text. Errors: [`Error::Ron`] with line and column for the text, [`Error::Network`] for its values.
+    pub fn from_ron_str(text: &str) -> Result<Self, Error> {
+        Self::parse(Path::new("network"), text)
+    }
+
+    /// Reads a RON file of at most [`MAX_FILE`] bytes. Errors as [`from_ron_str`](Self::from_ron_str), or
+    /// [`Error::Io`].
+    pub fn from_ron_file(path: impl AsRef<Path>) -> Result<Self, Error> {
+        let path = path.as_ref();
+        let io = |source| Error::Io { path: path.into(), source };
+        let mut text = String::new();
+        let file = std::fs::File::open(path).map_err(io)?;
+        file.take(MAX_FILE + 1).read_to_string(&mut text).map_err(io)?;
+        Self::parse(path, &text)
+    }
+
+    fn parse(path: &Path, text: &str) -> Result<Self, Error> {
+        let error = |line, column, problem| Error::Ron { path: path.into(), line, column, problem };
+        if text.len() as u64 > MAX_FILE {
+            return Err(error(1, 1, format!("longer than a network; legal: at most {MAX_FILE} bytes")));
+        }
+        let spec: Self = ron::from_str(text)
+            .map_err(|found| error(found.span.start.line, found.span.start.col, found.code.to_string()))?;
+        spec.check()?;
+        Ok(spec)
+    }
+
+    /// The operations for a task's observations and actions. Errors: [`Error::Network`] with the field.
+    pub fn plan<T: Task>(&self) -> Result<Plan, Error> {
+        use crate::data::{Data, width};
+        self.plan_for(width::<T::Observation>(), &T::action_space(), &T::Action::fields())
+    }
+
+    /// The operations for `inputs` floats of observation and an action space stored in `fields`.
+    pub fn plan_for(&self, inputs: usize, actions: &Space, fields: &[Field]) -> Result<Plan, Error> {
+        super::resolve::plan(self, inputs, actions, fields)
+    }
+
+    /// Weights to start from, for a plan that this spec gave. Weight matrices are orthogonal (Saxe, McClelland and
+    /// Ganguli 2013) with gain √2, `action` 0.01, `value` 1; biases are 0. The same seed gives the same bits anywhere.
+    pub fn initial_weights(&self, plan: &Plan, seed: Seed) -> crate::components::Weights {
+        let log_std = if let HeadSpec::Gaussian { log_std } = self.head { log_std } else { 0.0 };
+        super::init::weights(plan, log_std, seed)
+    }
+
+    /// Empty statistics of `inputs` numbers, if observations are to be normalised.
+    pub fn running_norm(&self, inputs: usize) -> Option<RunningNorm> {
+        self.normalize.map(|normalize| RunningNorm::new(inputs, normalize.clip))
+    }
+}
+
+#[cfg(test)]
+#[path = "network_tests.rs"]
+mod tests;

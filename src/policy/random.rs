@@ -1,0 +1,164 @@
+//! Actions drawn uniformly from the space: warm-up and baselines.
+
+use bytemuck::{bytes_of_mut, cast_slice_mut};
+use pulp::{Arch, Simd, WithSimd};
+
+use crate::{
+    components::Masks,
+    data::{Dtype, Field},
+    seed::{self, Stream, Streams},
+    space::Space,
+    task::Task,
+};
+
+/// Rows drawn side by side: two registers of AVX2 a word, so that one's additions hide the other's latency.
+const LANES: usize = 16;
+
+/// Draws an action for each row of `actions`, from the row's own stream: uniform over the legal actions and over bounded
+/// intervals, see [`Space::sample`]. `fields` are those of `T::Action`; all runs have the same length.
+pub fn random_actions<T: Task>(
+    space: &Space,
+    fields: &[Field],
+    masks: Masks<'_>,
+    streams: &Streams<'_>,
+    actions: &mut [T::Action],
+) {
+    debug_assert_eq!(streams.len(), actions.len());
+    if let Space::Discrete { n } = space
+        && masks.width() == 0
+        && matches!(fields, [field] if field.dtype == Dtype::I32 && field.len() == 1)
+        && size_of::<T::Action>() == size_of::<i32>()
+    {
+        let actions = cast_slice_mut(actions);
+        return Arch::new().dispatch(Uniform { n: *n, streams, actions });
+    }
+    for (row, action) in actions.iter_mut().enumerate() {
+        space.sample(&mut streams.row(row), bytes_of_mut(action), fields, masks.row(row));
+    }
+}
+
+/// Unmasked discrete actions: the first word of each row's stream, many rows at once.
+struct Uniform<'a, 'b> {
+    n: u32,
+    streams: &'a Streams<'b>,
+    actions: &'a mut [i32],
+}
+
+impl WithSimd for Uniform<'_, '_> {
+    type Output = ();
+
+    #[inline(always)]
+    fn with_simd<S: Simd>(self, _: S) {
+        let (keys, episodes, steps) = self.streams.columns();
+        let (mut keys, mut episodes, mut steps) =
+            (keys.chunks_exact(LANES), episodes.chunks_exact(LANES), steps.chunks_exact(LANES));
+        let mut actions = self.actions.chunks_exact_mut(LANES);
+        for (((keys, episodes), steps), actions) in (&mut keys).zip(&mut episodes).zip(&mut steps).zip(&mut actions) {
+            let key = [std::array::from_fn(|i| keys[i].0[0]), std::array::from_fn(|i| keys[i].0[1])];
+            let draw = std::array::from_fn(|i| steps[i].0.wrapping_mul(seed::DRAWS_PER_FRAME));
+            let counter = [draw, std::array::from_fn(|i| episodes[i].0)];
+            let [words, _] = seed::threefry_lanes::<LANES>(key, counter);
+            for (action, word) in actions.iter_mut().zip(words) {
+                *action = seed::below(word, self.n) as i32;
+            }
+        }
+        let rest = keys.remainder().iter().zip(episodes.remainder()).zip(steps.remainder());
+        for (((key, episode), step), action) in rest.zip(actions.into_remainder()) {
+            let draw = step.0.wrapping_mul(seed::DRAWS_PER_FRAME);
+            *action = Stream::from_key(key.0, episode.0, draw).below(self.n) as i32;
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::components::{ActionKey, Episode, EpisodeStep};
+    use crate::data::Data;
+
+    struct Coin;
+    impl Task for Coin {
+        type Observation = f32;
+        type Action = i32;
+        type Mask = ();
+        fn observation_space() -> Space {
+            Space::unbounded(1)
+        }
+        fn action_space() -> Space {
+            Space::discrete(5)
+        }
+    }
+
+    struct Arm;
+    impl Task for Arm {
+        type Observation = f32;
+        type Action = [f32; 3];
+        type Mask = ();
+        fn observation_space() -> Space {
+            Space::unbounded(1)
+        }
+        fn action_space() -> Space {
+            Space::uniform(-2.0, 3.0, 3)
+        }
+    }
+
+    fn columns(rows: usize) -> (Vec<ActionKey>, Vec<Episode>, Vec<EpisodeStep>) {
+        let key = |row: usize| ActionKey(seed::Seed(9).row_key(row as u32, seed::Purpose::Action));
+        let steps = (0..rows).map(|row| EpisodeStep((row as u32).wrapping_mul(0x0123_4567)));
+        ((0..rows).map(key).collect(), (0..rows).map(|row| Episode(row as u32 % 7)).collect(), steps.collect())
+    }
+
+    #[test]
+    fn the_fast_path_gives_the_bits_of_the_general_one() {
+        for rows in [0, 1, 15, 16, 17, 100] {
+            let (keys, episodes, steps) = columns(rows);
+            let streams = Streams::new(&keys, &episodes, &steps);
+            let (space, fields) = (Coin::action_space(), i32::fields());
+            let mut actions = vec![-1; rows];
+            random_actions::<Coin>(&space, &fields, Masks::new::<()>(&[]), &streams, &mut actions);
+            for (row, action) in actions.iter().enumerate() {
+                let mut one = [0; 4];
+                space.sample(&mut streams.row(row), &mut one, &fields, &[]);
+                assert_eq!(*action, i32::from_ne_bytes(one), "row {row} of {rows}");
+            }
+        }
+    }
+
+    #[test]
+    fn masked_actions_are_legal_and_all_of_them_come() {
+        let (keys, episodes, steps) = columns(500);
+        let masks = vec![[0_u8, 1, 0, 1, 1]; 500];
+        let mut actions = vec![-1; 500];
+        let streams = Streams::new(&keys, &episodes, &steps);
+        random_actions::<Coin>(&Coin::action_space(), &i32::fields(), Masks::new(&masks), &streams, &mut actions);
+        for n in 0..5 {
+            let count = actions.iter().filter(|action| **action == n).count();
+            assert_eq!(count > 100, masks[0][n as usize] != 0, "action {n} came {count} times");
+        }
+    }
+
+    #[test]
+    fn boxes_are_filled_within_their_bounds() {
+        let (keys, episodes, steps) = columns(200);
+        let mut actions = vec![[9.0; 3]; 200];
+        let streams = Streams::new(&keys, &episodes, &steps);
+        let fields = <[f32; 3]>::fields();
+        random_actions::<Arm>(&Arm::action_space(), &fields, Masks::new::<()>(&[]), &streams, &mut actions);
+        assert!(actions.iter().flatten().all(|x| (-2.0..3.0).contains(x)));
+        assert!(actions.iter().flatten().any(|x| *x < -1.5) && actions.iter().flatten().any(|x| *x > 2.5));
+    }
+
+    #[test]
+    #[ignore = "a measurement: run with --release --ignored --nocapture"]
+    fn speed() {
+        let (keys, episodes, steps) = columns(1_024);
+        let mut actions = vec![0; 1_024];
+        let (space, fields) = (Space::discrete(2), i32::fields());
+        let start = std::time::Instant::now();
+        for _ in 0..20_000 {
+            let streams = Streams::new(std::hint::black_box(&keys), &episodes, &steps);
+            random_actions::<Coin>(&space, &fields, Masks::new::<()>(&[]), &streams, &mut actions);
+        }
+        println!("{:.2} ns a row", start.elapsed().as_nanos() as f64 / (20_000.0 * 1_024.0));
+    }
+}

@@ -1,0 +1,121 @@
+//! The place where new weights are published and picked up.
+
+use std::{
+    sync::{
+        Arc, Condvar, Mutex, MutexGuard, PoisonError,
+        atomic::{AtomicU64, Ordering},
+    },
+    time::Duration,
+};
+
+use crate::{
+    components::{TensorSpec, Weights},
+    error::Error,
+};
+
+/// Publishes weights to a policy from any thread, also while batches are iterated. Clones are the same handle.
+///
+/// A set is swapped in whole behind an [`Arc`]; one that a reader holds is never changed.
+#[derive(Clone, Debug)]
+pub struct WeightsHandle(Arc<Shared>);
+
+#[derive(Debug)]
+struct Shared {
+    specs: Vec<TensorSpec>,
+    /// Version of `latest`, so that "nothing new" is told without the lock.
+    version: AtomicU64,
+    latest: Mutex<(u64, Arc<Weights>)>,
+    adopted: Mutex<u64>,
+    adoption: Condvar,
+}
+
+/// Under these locks there are only whole assignments, so what a panicking thread left behind is sound.
+fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
+    mutex.lock().unwrap_or_else(PoisonError::into_inner)
+}
+
+impl WeightsHandle {
+    /// A handle whose version 0 is `initial`. Errors: those of [`Weights::check`] against `specs`.
+    pub fn new(specs: Vec<TensorSpec>, initial: Weights) -> Result<Self, Error> {
+        initial.check(&specs)?;
+        Ok(Self(Arc::new(Shared {
+            specs,
+            version: AtomicU64::new(0),
+            latest: Mutex::new((0, Arc::new(initial))),
+            adopted: Mutex::new(0),
+            adoption: Condvar::new(),
+        })))
+    }
+
+    /// A handle that goes on at `version`, for a resumed run. Errors as [`new`](Self::new).
+    pub fn resume(specs: Vec<TensorSpec>, version: u64, weights: Weights) -> Result<Self, Error> {
+        let handle = Self::new(specs, weights)?;
+        lock(&handle.0.latest).0 = version;
+        *lock(&handle.0.adopted) = version;
+        handle.0.version.store(version, Ordering::Release);
+        Ok(handle)
+    }
+
+    /// Tensors that each set must have.
+    pub fn specs(&self) -> &[TensorSpec] {
+        &self.0.specs
+    }
+
+    /// Publishes a whole set and returns its version, one above the last. It acts from the next end of frame on.
+    ///
+    /// Errors: [`Error::Tensor`] for a missing, additional or misshapen tensor and for NaN or infinity; the set that
+    /// was published before stands.
+    pub fn publish(&self, weights: Weights) -> Result<u64, Error> {
+        weights.check(&self.0.specs)?;
+        let weights = Arc::new(weights);
+        let mut latest = lock(&self.0.latest);
+        let version = latest.0 + 1;
+        let before = std::mem::replace(&mut *latest, (version, weights));
+        self.0.version.store(version, Ordering::Release);
+        drop(latest);
+        // Maybe the last reference: freeing a large set must not hold readers up.
+        drop(before);
+        Ok(version)
+    }
+
+    /// The newest set and its version.
+    pub fn latest(&self) -> (u64, Arc<Weights>) {
+        lock(&self.0.latest).clone()
+    }
+
+    /// Version of the newest set; 0 for the initial one.
+    pub fn version(&self) -> u64 {
+        self.0.version.load(Ordering::Acquire)
+    }
+
+    /// The newest set, if it is newer than `version`; one atomic load if it is not.
+    #[inline]
+    pub fn newer_than(&self, version: u64) -> Option<(u64, Arc<Weights>)> {
+        (self.version() > version).then(|| self.latest())
+    }
+
+    /// Says that every worker acts with `version` or a newer one. Called by what applies weights.
+    pub fn adopted(&self, version: u64) {
+        let mut adopted = lock(&self.0.adopted);
+        if version > *adopted {
+            *adopted = version;
+            drop(adopted);
+            self.0.adoption.notify_all();
+        }
+    }
+
+    /// Waits until every worker acts with `version` or a newer one. Errors: [`Error::Timeout`].
+    pub fn wait_adopted(&self, version: u64, deadline: Duration) -> Result<(), Error> {
+        let adopted = lock(&self.0.adopted);
+        let waited = self.0.adoption.wait_timeout_while(adopted, deadline, |adopted| *adopted < version);
+        let (adopted, _) = waited.unwrap_or_else(PoisonError::into_inner);
+        if *adopted >= version {
+            return Ok(());
+        }
+        Err(Error::Timeout { what: "adoption of published weights", deadline })
+    }
+}
+
+#[cfg(test)]
+#[path = "handle_tests.rs"]
+mod tests;
