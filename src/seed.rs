@@ -78,7 +78,7 @@ pub enum Purpose {
 }
 
 /// The master seed of a collector.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Seed(pub u64);
 
 impl Seed {

@@ -3,6 +3,7 @@
 mod column;
 mod critic;
 mod end;
+mod policy;
 mod row;
 mod tick;
 mod trajectory;
@@ -11,6 +12,7 @@ mod weights;
 pub use column::{ColumnSpec, Source};
 pub use critic::Critic;
 pub use end::{End, Flags, Truncation};
+pub use policy::PolicyWeights;
 pub use row::{
     Action, ActionMask, Episode, EpisodeReturn, EpisodeStep, LastObservation, LogProb, Masks, Observation, Reward,
     RowIndex, Slot, Value,

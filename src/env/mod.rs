@@ -1,17 +1,17 @@
 //! Environments: what gleaner steps.
 
-mod batch;
-mod clip;
-mod rows;
-mod step;
 pub mod acrobot;
+mod batch;
 pub mod cart_pole;
 mod classic;
+mod clip;
 pub mod grid_world;
 pub mod mountain_car;
 pub mod mountain_car_continuous;
 pub mod pendulum;
+mod rows;
 pub mod stacked;
+mod step;
 
 pub use acrobot::{Acrobot, AcrobotOptions};
 pub use cart_pole::{CartPole, CartPoleOptions};

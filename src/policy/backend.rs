@@ -2,6 +2,12 @@
 
 use serde::{Deserialize, Serialize};
 
+use super::{
+    cpu::CpuNetwork,
+    plan::{Network, Plan},
+};
+use crate::error::Error;
+
 /// Where a network runs. The choice is a fixed rule, never a measurement, so that a run can be reproduced.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash, Serialize, Deserialize)]
 pub enum Backend {
@@ -29,6 +35,26 @@ impl Backend {
             chosen => chosen,
         }
     }
+}
+
+/// Opens a network for `rows` rows on the backend that the rule chooses; returns what it runs on, in words.
+pub(crate) fn open_network(plan: &Plan, backend: Backend, rows: usize) -> Result<(Box<dyn Network>, String), Error> {
+    #[cfg(feature = "gpu")]
+    {
+        // Looked for only where the answer matters: it costs the start of a driver.
+        let enough = Backend::Auto.resolve(true, rows, plan.operations()) == Backend::Gpu;
+        let hardware = backend == Backend::Auto && enough && crate::gpu::Gpu::hardware_available();
+        if backend.resolve(hardware, rows, plan.operations()) == Backend::Gpu {
+            let network = super::gpu::GpuNetwork::open(plan.clone())?;
+            let name = network.adapter().to_string();
+            return Ok((Box::new(network), name));
+        }
+    }
+    #[cfg(not(feature = "gpu"))]
+    if backend.resolve(false, rows, plan.operations()) == Backend::Gpu {
+        return Err(Error::Gpu("gleaner was built without its feature `gpu`".into()));
+    }
+    Ok((Box::new(CpuNetwork::new(plan.clone())), "cpu".into()))
 }
 
 #[cfg(test)]

@@ -164,7 +164,7 @@ pub struct Outcome<'a> {
 /// `threefry(keys[r], [steps[r] · DRAWS_PER_FRAME + d, episodes[r]])`, wrapping. Categorical: block 0, word 0 as a unit
 /// `u`; the action is the first one whose cumulated probability exceeds `u` (the last legal one if rounding leaves none).
 /// Gaussian: elements `2d` and `2d + 1` take the two normal numbers of block `d` by `math::box_muller`.
-pub trait Network: Send {
+pub trait Network: Send + Sync {
     /// Takes a whole set of weights that [`Weights::check`] accepts.
     fn load(&mut self, weights: &Weights) -> Result<(), Error>;
 

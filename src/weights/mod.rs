@@ -4,6 +4,8 @@
 
 mod file;
 mod handle;
+mod sync;
 
 pub use file::MAX_FILE;
 pub use handle::WeightsHandle;
+pub(crate) use sync::{WeightsSource, confirm_adoption, sync_weights};

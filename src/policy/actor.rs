@@ -1,0 +1,223 @@
+//! The policy entity: what acts in a world, with the weights it runs under.
+
+use std::sync::Arc;
+
+use bevy_ecs::prelude::*;
+
+use super::{
+    backend::open_network,
+    evaluate::Evaluator,
+    normalize::{Normalizer, RunningNorm},
+    plan::{Exploration, Head, Network, Plan},
+    policy::{ActFunction, NetworkPolicy, Policy, PolicyKind},
+};
+use crate::{
+    components::{PolicyWeights, TickPlan, TickReport, Weights},
+    data::{Data, Dtype, Field},
+    error::Error,
+    space::Space,
+    task::Task,
+};
+
+/// What acts for the rows of task `T`: the component of its policy entity.
+#[derive(Component)]
+pub(crate) struct Actor<T: Task> {
+    pub(super) kind: ActorKind<T>,
+    pub(super) space: Space,
+    pub(super) fields: Vec<Field>,
+    pub(super) trusted: bool,
+    pub(super) ticks: u64,
+}
+
+pub(super) enum ActorKind<T: Task> {
+    Random,
+    Function(ActFunction<T>),
+    Network(Box<NetworkActor<T>>),
+    System,
+}
+
+/// A network with the weights it acts under.
+pub(super) struct NetworkActor<T: Task> {
+    pub plan: Plan,
+    /// One for each thread that infers; a single one on a GPU.
+    pub networks: Vec<Lane>,
+    pub exploration: Exploration,
+    pub normalizer: Option<Normalizer>,
+    /// The statistics that the next adoption takes its normaliser from.
+    pub running: Option<RunningNorm>,
+    pub evaluator: Evaluator<T>,
+    /// Logits or means of the newest tick, by place in the run. Scratch.
+    pub params: Vec<f32>,
+    /// The same by slot, if they are recorded.
+    pub recorded: Option<Vec<f32>>,
+    /// Standard deviations of a Gaussian head.
+    pub std: Vec<f32>,
+    pub backend: String,
+    /// Whether an observation is floats and nothing else: its bytes are the network's input.
+    pub raw: bool,
+}
+
+/// A network and its input.
+pub(super) struct Lane {
+    pub network: Box<dyn Network>,
+    pub inputs: Vec<f32>,
+}
+
+impl NetworkPolicy {
+    pub(super) fn initial_weights(&self, plan: &Plan) -> Result<Weights, Error> {
+        let weights = self.weights.clone().unwrap_or_else(|| self.spec.initial_weights(plan, self.seed));
+        weights.check(&plan.tensors())?;
+        Ok(weights)
+    }
+
+    pub(super) fn running_norm(&self, inputs: usize) -> Result<Option<RunningNorm>, Error> {
+        match (&self.norm, self.spec.normalize) {
+            (Some(norm), Some(_)) => norm.check(inputs).map(|()| Some(norm.clone())),
+            (Some(_), None) => Err(Error::Conflict {
+                first: "normalization",
+                second: "normalize",
+                reason: "statistics were given to a network that does not normalise; add `normalize` to its spec"
+                    .into(),
+            }),
+            (None, _) => Ok(self.spec.running_norm(inputs)),
+        }
+    }
+}
+
+impl<T: Task> Actor<T> {
+    /// Opens the policy for `rows` rows on up to `threads` threads. A network comes with its initial weights.
+    pub(crate) fn open(
+        policy: Policy<T>,
+        exploration: Exploration,
+        rows: usize,
+        threads: usize,
+        record_params: bool,
+    ) -> Result<(Self, Option<Arc<Weights>>), Error> {
+        let mut initial = None;
+        let random = exploration == Exploration::Random;
+        let kind = match policy.kind {
+            PolicyKind::System => ActorKind::System,
+            PolicyKind::Function(_) if random => ActorKind::Random,
+            PolicyKind::Random => ActorKind::Random,
+            PolicyKind::Function(act) => ActorKind::Function(act),
+            PolicyKind::Network(network) => {
+                let (actor, weights) = NetworkActor::open(&network, exploration, rows, threads, record_params)?;
+                initial = Some(weights);
+                ActorKind::Network(Box::new(actor))
+            }
+        };
+        let (space, fields) = (T::action_space(), T::Action::fields());
+        Ok((Self { kind, space, fields, trusted: policy.trusted, ticks: 0 }, initial))
+    }
+
+    /// The network outside the tick.
+    pub(crate) fn evaluator(&self) -> Option<Evaluator<T>> {
+        match &self.kind {
+            ActorKind::Network(network) => Some(network.evaluator.clone()),
+            _ => None,
+        }
+    }
+
+    /// What the policy runs on, in words.
+    pub(crate) fn backend(&self) -> &str {
+        match &self.kind {
+            ActorKind::Network(network) => &network.backend,
+            _ => "none",
+        }
+    }
+
+    /// The operations of the network.
+    pub(crate) fn plan(&self) -> Option<&Plan> {
+        match &self.kind {
+            ActorKind::Network(network) => Some(&network.plan),
+            _ => None,
+        }
+    }
+
+    /// The running statistics of the observations.
+    pub(crate) fn normalization(&self) -> Option<&RunningNorm> {
+        match &self.kind {
+            ActorKind::Network(network) => network.running.as_ref(),
+            _ => None,
+        }
+    }
+}
+
+impl<T: Task> NetworkActor<T> {
+    fn open(
+        policy: &NetworkPolicy,
+        exploration: Exploration,
+        rows: usize,
+        threads: usize,
+        record_params: bool,
+    ) -> Result<(Self, Arc<Weights>), Error> {
+        let plan = policy.spec.plan::<T>()?;
+        if exploration == Exploration::Mean && matches!(plan.head, Head::Categorical { .. }) {
+            let legal = "Sample, Mode or Random: a categorical distribution has no mean";
+            return Err(Error::config("exploration", "Mean", legal));
+        }
+        let weights = Arc::new(policy.initial_weights(&plan)?);
+        let running = policy.running_norm(plan.inputs)?;
+        let (first, backend) = open_network(&plan, policy.backend, rows)?;
+        let mut networks = vec![first];
+        if backend == "cpu" {
+            for _ in 1..threads {
+                networks.push(open_network(&plan, super::Backend::Cpu, rows)?.0);
+            }
+        }
+        let normalizer = running.as_ref().map(RunningNorm::snapshot);
+        let resolved = if backend == "cpu" { super::Backend::Cpu } else { super::Backend::Gpu };
+        let mut actor = Self {
+            exploration,
+            evaluator: Evaluator::new(plan.clone(), resolved, weights.clone(), normalizer.clone()),
+            params: vec![0.0; rows * plan.head.params()],
+            recorded: record_params.then(|| vec![0.0; rows * plan.head.params()]),
+            std: Vec::new(),
+            networks: networks.into_iter().map(|network| Lane { network, inputs: Vec::new() }).collect(),
+            plan,
+            normalizer,
+            running,
+            backend,
+            raw: T::Observation::fields().iter().all(|field| field.dtype == Dtype::F32),
+        };
+        actor.load(&weights)?;
+        Ok((actor, weights))
+    }
+
+    fn load(&mut self, weights: &Weights) -> Result<(), Error> {
+        for lane in &mut self.networks {
+            lane.network.load(weights)?;
+        }
+        self.std.clear();
+        let log_std = weights.get("log_std").map_or(&[][..], |tensor| &tensor.data);
+        self.std.extend(log_std.iter().map(|log_std| crate::math::exp(*log_std)));
+        Ok(())
+    }
+
+    fn adopt(&mut self, weights: &Arc<Weights>) -> Result<(), Error> {
+        self.load(weights)?;
+        if let Some(running) = &self.running {
+            self.normalizer = Some(running.snapshot());
+        }
+        self.evaluator.set(weights.clone(), self.normalizer.clone());
+        Ok(())
+    }
+}
+
+/// Packs weights that came with this tick, and stamps the coming one with their version.
+pub(crate) fn adopt<T: Task>(
+    policy: Single<(&mut Actor<T>, &PolicyWeights<T>)>,
+    mut plan: ResMut<TickPlan<T>>,
+    report: Res<TickReport<T>>,
+) {
+    let (mut actor, published) = policy.into_inner();
+    if published.version == plan.version {
+        return;
+    }
+    if let ActorKind::Network(network) = &mut actor.kind
+        && let Err(error) = network.adopt(&published.weights)
+    {
+        return report.fail(0, error);
+    }
+    plan.version = published.version;
+}

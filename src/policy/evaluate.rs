@@ -1,0 +1,151 @@
+//! A policy's network outside the tick: values of last observations, and deployment.
+
+use std::{
+    marker::PhantomData,
+    sync::{Arc, Mutex, PoisonError},
+};
+
+use super::{
+    backend::{Backend, open_network},
+    normalize::Normalizer,
+    plan::{Exploration, Forward, Network, Outcome, Plan},
+    policy::NetworkPolicy,
+};
+use crate::{
+    components::{ActionKey, Critic, Episode, EpisodeStep, Masks, Weights},
+    data::Data,
+    error::Error,
+    task::Task,
+};
+
+/// What a network says of observations.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Evaluation<T: Task> {
+    /// The most likely action of each row.
+    pub actions: Vec<T::Action>,
+    /// Log-probability of each of them.
+    pub log_probs: Vec<f32>,
+    /// Logits or means, `[rows, params_width]`.
+    pub params: Vec<f32>,
+    /// Logits or means of a row.
+    pub params_width: usize,
+    /// Value of each observation; zeros for a network without a critic.
+    pub values: Vec<f32>,
+}
+
+/// A network that can be asked at any time, from any thread. Clones share it.
+pub struct Evaluator<T: Task> {
+    shared: Arc<Mutex<Shared>>,
+    task: PhantomData<fn() -> T>,
+}
+
+struct Shared {
+    plan: Plan,
+    backend: Backend,
+    /// Opened at the first call.
+    network: Option<Box<dyn Network>>,
+    weights: Arc<Weights>,
+    /// Whether the network holds `weights`.
+    loaded: bool,
+    normalizer: Option<Normalizer>,
+}
+
+impl<T: Task> Clone for Evaluator<T> {
+    fn clone(&self) -> Self {
+        Self { shared: self.shared.clone(), task: PhantomData }
+    }
+}
+
+impl<T: Task> Evaluator<T> {
+    pub(crate) fn new(plan: Plan, backend: Backend, weights: Arc<Weights>, normalizer: Option<Normalizer>) -> Self {
+        let shared = Shared { plan, backend, network: None, weights, loaded: false, normalizer };
+        Self { shared: Arc::new(Mutex::new(shared)), task: PhantomData }
+    }
+
+    pub(super) fn from_policy(policy: &NetworkPolicy) -> Result<Self, Error> {
+        let plan = policy.spec.plan::<T>()?;
+        let weights = policy.initial_weights(&plan)?;
+        let norm = policy.running_norm(plan.inputs)?;
+        Ok(Self::new(plan, policy.backend, Arc::new(weights), norm.map(|norm| norm.snapshot())))
+    }
+
+    /// Replaces weights and normalisation; takes effect with the next call.
+    pub(crate) fn set(&self, weights: Arc<Weights>, normalizer: Option<Normalizer>) {
+        let mut shared = self.shared.lock().unwrap_or_else(PoisonError::into_inner);
+        (shared.weights, shared.normalizer, shared.loaded) = (weights, normalizer, false);
+    }
+
+    /// Acts for observations by the mode; all actions count as legal.
+    pub fn evaluate(&self, observations: &[T::Observation]) -> Result<Evaluation<T>, Error> {
+        self.run(observations, Masks::new::<()>(&[]))
+    }
+
+    /// Acts for observations by the mode among the legal actions.
+    pub fn evaluate_masked(&self, observations: &[T::Observation], masks: &[T::Mask]) -> Result<Evaluation<T>, Error> {
+        if masks.len() != observations.len() {
+            return Err(Error::config(
+                "masks",
+                masks.len(),
+                format!("{}, as many as observations", observations.len()),
+            ));
+        }
+        self.run(observations, Masks::new(masks))
+    }
+
+    fn run(&self, observations: &[T::Observation], masks: Masks<'_>) -> Result<Evaluation<T>, Error> {
+        let mut shared = self.shared.lock().unwrap_or_else(PoisonError::into_inner);
+        let Shared { plan, backend, network, weights, loaded, normalizer } = &mut *shared;
+        let rows = observations.len();
+        let network = match network {
+            Some(network) => network,
+            None => network.insert(open_network(plan, *backend, rows)?.0),
+        };
+        if !*loaded {
+            network.load(weights)?;
+            *loaded = true;
+        }
+        let mut inputs = vec![0.0; rows * plan.inputs];
+        encode(observations, normalizer.as_ref(), &mut inputs);
+        let params_width = plan.head.params();
+        let mut evaluation = Evaluation {
+            actions: vec![bytemuck::Zeroable::zeroed(); rows],
+            log_probs: vec![0.0; rows],
+            params: vec![0.0; rows * params_width],
+            params_width,
+            values: vec![0.0; rows],
+        };
+        let input = Forward {
+            inputs: &inputs,
+            masks,
+            keys: &vec![ActionKey::default(); rows],
+            episodes: &vec![Episode::default(); rows],
+            steps: &vec![EpisodeStep::default(); rows],
+            exploration: Exploration::Mode,
+        };
+        let mut out = Outcome {
+            params: &mut evaluation.params,
+            actions: bytemuck::cast_slice_mut(&mut evaluation.actions),
+            log_probs: &mut evaluation.log_probs,
+            values: &mut evaluation.values,
+        };
+        network.forward(&input, &mut out)?;
+        Ok(evaluation)
+    }
+}
+
+/// Observations as the network's input, `[rows, width]`.
+pub(super) fn encode<D: Data>(observations: &[D], normalizer: Option<&Normalizer>, inputs: &mut [f32]) {
+    let width = inputs.len().checked_div(observations.len()).unwrap_or(0);
+    for (observation, input) in observations.iter().zip(inputs.chunks_exact_mut(width.max(1))) {
+        observation.encode(input);
+    }
+    if let Some(normalizer) = normalizer {
+        normalizer.apply(inputs);
+    }
+}
+
+impl<T: Task> Critic<T> for Evaluator<T> {
+    fn values(&self, observations: &[T::Observation]) -> Result<Vec<f32>, Error> {
+        Ok(self.evaluate(observations)?.values)
+    }
+}

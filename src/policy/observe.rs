@@ -1,0 +1,31 @@
+//! Running statistics of what the policy sees.
+
+use bevy_ecs::prelude::*;
+
+use super::actor::{Actor, ActorKind};
+use crate::{
+    components::{Observation, Slot, TickPlan},
+    data::Data,
+    task::Task,
+};
+
+/// Adds the observations of all active rows to the statistics, in row order whatever the order of the table.
+pub(crate) fn observe<T: Task>(
+    actor: Single<&mut Actor<T>>,
+    rows: Query<(&Observation<T>, &Slot)>,
+    plan: Res<TickPlan<T>>,
+    mut order: Local<Vec<(u32, T::Observation)>>,
+    mut input: Local<Vec<f32>>,
+) {
+    let mut actor = actor.into_inner();
+    let ActorKind::Network(network) = &mut actor.kind else { return };
+    let Some(running) = network.running.as_mut().filter(|running| !running.frozen) else { return };
+    order.clear();
+    order.extend(rows.iter().filter(|(_, slot)| slot.0 < plan.active).map(|(seen, slot)| (slot.0, seen.0)));
+    order.sort_unstable_by_key(|(slot, _)| *slot);
+    input.resize(network.plan.inputs, 0.0);
+    for (_, observation) in order.drain(..) {
+        observation.encode(&mut input);
+        running.update(&input, |_| true);
+    }
+}

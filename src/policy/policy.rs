@@ -1,0 +1,132 @@
+//! What a collector is given to act.
+
+use std::{fmt, sync::Arc};
+
+use super::{
+    backend::Backend,
+    evaluate::{Evaluation, Evaluator},
+    network::NetworkSpec,
+    normalize::RunningNorm,
+};
+use crate::{
+    components::{Masks, Weights},
+    error::Error,
+    seed::{Seed, Streams},
+    task::Task,
+};
+
+/// A function that acts: observations and masks of a run of rows in, an action a row out.
+pub type ActFunction<T> =
+    Arc<dyn Fn(&[<T as Task>::Observation], &Masks<'_>, &mut Streams<'_>, &mut [<T as Task>::Action]) + Send + Sync>;
+
+/// What acts: at random, by a function, by a network, or by a host's own system.
+pub struct Policy<T: Task> {
+    pub(crate) kind: PolicyKind<T>,
+    pub(crate) trusted: bool,
+}
+
+pub(crate) enum PolicyKind<T: Task> {
+    Random,
+    Function(ActFunction<T>),
+    Network(Box<NetworkPolicy>),
+    System,
+}
+
+#[derive(Clone, Debug, Default)]
+pub(crate) struct NetworkPolicy {
+    pub spec: NetworkSpec,
+    pub weights: Option<Weights>,
+    pub backend: Backend,
+    pub seed: Seed,
+    pub norm: Option<RunningNorm>,
+}
+
+impl<T: Task> Policy<T> {
+    /// Uniform over legal actions and bounded intervals; see [`Space::sample`](crate::space::Space::sample).
+    pub fn random() -> Self {
+        Self { kind: PolicyKind::Random, trusted: true }
+    }
+
+    /// A function. It is called for runs of rows, possibly on several threads at once: what it does for a row must
+    /// depend on that row's observation, mask and stream alone. Its actions are checked against the space.
+    pub fn function(
+        act: impl Fn(&[T::Observation], &Masks<'_>, &mut Streams<'_>, &mut [T::Action]) + Send + Sync + 'static,
+    ) -> Self {
+        Self { kind: PolicyKind::Function(Arc::new(act)), trusted: false }
+    }
+
+    /// A network. Without [`weights`](Self::weights) it starts from orthogonal ones.
+    pub fn network(spec: NetworkSpec) -> Self {
+        let network = NetworkPolicy { spec, ..Default::default() };
+        Self { kind: PolicyKind::Network(Box::new(network)), trusted: true }
+    }
+
+    /// A system of the host's, in [`CollectSystems::Infer`](crate::schedule::CollectSystems::Infer), that writes
+    /// [`Action<T>`](crate::components::Action). Its actions are checked against the space.
+    pub fn system() -> Self {
+        Self { kind: PolicyKind::System, trusted: false }
+    }
+
+    /// Skips the check of actions.
+    #[must_use]
+    pub fn trusted(mut self) -> Self {
+        self.trusted = true;
+        self
+    }
+
+    /// Weights that a network starts from, instead of new ones. No effect on other policies.
+    #[must_use]
+    pub fn weights(self, weights: Weights) -> Self {
+        self.map(|network| network.weights = Some(weights))
+    }
+
+    /// Where a network runs. Default: [`Backend::Auto`].
+    #[must_use]
+    pub fn backend(self, backend: Backend) -> Self {
+        self.map(|network| network.backend = backend)
+    }
+
+    /// The seed of a network's initial weights. Default: 0.
+    #[must_use]
+    pub fn seed(self, seed: u64) -> Self {
+        self.map(|network| network.seed = Seed(seed))
+    }
+
+    /// Statistics that a network's `normalize` starts from; set `frozen` in them for evaluation.
+    #[must_use]
+    pub fn normalization(self, norm: RunningNorm) -> Self {
+        self.map(|network| network.norm = Some(norm))
+    }
+
+    fn map(mut self, change: impl FnOnce(&mut NetworkPolicy)) -> Self {
+        if let PolicyKind::Network(network) = &mut self.kind {
+            change(network);
+        }
+        self
+    }
+
+    /// The network outside a collector, for deployment.
+    pub fn evaluator(&self) -> Result<Evaluator<T>, Error> {
+        match &self.kind {
+            PolicyKind::Network(network) => Evaluator::from_policy(network),
+            _ => Err(Error::State { call: "evaluator", problem: "the policy is no network".into() }),
+        }
+    }
+
+    /// Acts once for observations by the distribution's mode. Builds the network anew: for repeated calls keep an
+    /// [`evaluator`](Self::evaluator).
+    pub fn evaluate(&self, observations: &[T::Observation]) -> Result<Evaluation<T>, Error> {
+        self.evaluator()?.evaluate(observations)
+    }
+}
+
+impl<T: Task> fmt::Debug for Policy<T> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match &self.kind {
+            PolicyKind::Random => f.write_str("random"),
+            PolicyKind::Function(_) => f.write_str("function"),
+            PolicyKind::System => f.write_str("system"),
+            PolicyKind::Network(network) => network.fmt(f),
+        }
+    }
+}
