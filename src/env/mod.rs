@@ -2,6 +2,7 @@
 
 pub mod acrobot;
 pub mod cart_pole;
+pub mod check;
 mod classic;
 pub mod grid_world;
 pub mod mountain_car;
@@ -11,6 +12,7 @@ pub mod stacked;
 
 pub use acrobot::{Acrobot, AcrobotOptions};
 pub use cart_pole::{CartPole, CartPoleOptions};
+pub use check::{CheckReport, check_env, check_env_with};
 pub use grid_world::{GridWorld, GridWorldOptions};
 pub use mountain_car::{MountainCar, MountainCarOptions};
 pub use mountain_car_continuous::MountainCarContinuous;
