@@ -3,6 +3,7 @@
 pub mod acrobot;
 mod batch;
 pub mod cart_pole;
+pub mod check;
 mod classic;
 mod clip;
 pub mod grid_world;
@@ -15,6 +16,7 @@ mod step;
 
 pub use acrobot::{Acrobot, AcrobotOptions};
 pub use cart_pole::{CartPole, CartPoleOptions};
+pub use check::{CheckReport, check_env, check_env_with};
 pub use grid_world::{GridWorld, GridWorldOptions};
 pub use mountain_car::{MountainCar, MountainCarOptions};
 pub use mountain_car_continuous::MountainCarContinuous;
