@@ -8,12 +8,17 @@ extern crate self as gleaner;
 #[doc(hidden)]
 pub use bytemuck;
 
+pub mod collector;
 pub mod components;
+pub mod config;
 pub mod data;
+mod drive;
 pub mod env;
 pub mod error;
 pub mod math;
+mod plugin;
 pub mod policy;
+pub mod prelude;
 pub mod rollout;
 pub mod schedule;
 pub mod seed;

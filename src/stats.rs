@@ -23,7 +23,7 @@ pub struct Discarded {
     pub shutdown: u64,
     /// Numbers that are not finite, or a tick in which an environment panicked.
     pub fault: u64,
-    /// Taken away by post-processing.
+    /// Taken away by post-processing, or lost with a batch whose post-processing or hook failed.
     pub post_processing: u64,
 }
 

@@ -25,9 +25,9 @@ use crate::{
 };
 
 /// The simulator, until the collector is built.
-pub(crate) struct BatchStepper<S: BatchEnv> {
-    pub sim: Option<S>,
-    pub options: S::Options,
+pub struct BatchStepper<S: BatchEnv> {
+    pub(crate) sim: Option<S>,
+    pub(crate) options: S::Options,
 }
 
 /// The simulator in the world.

@@ -117,6 +117,7 @@ pub struct RowContext {
 /// Builds the environment of a row: parameters may depend on the row.
 pub type Factory<E> = Box<dyn Fn(&mut RowContext) -> Result<E, BoxError> + Send + Sync>;
 
-pub(crate) use batch::{BatchSim, BatchStepper};
-pub(crate) use rows::{RowStepper, Spawn, Stepper};
+pub(crate) use batch::BatchSim;
+pub use batch::BatchStepper;
+pub use rows::{RowStepper, Spawn, Stepper};
 pub(crate) use step::EnvSettings;

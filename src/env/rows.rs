@@ -19,17 +19,17 @@ use crate::{
 
 /// Which rows to make, and under what settings.
 #[derive(Clone, Copy, Debug)]
-pub(crate) struct Spawn {
-    pub first_row: u32,
-    pub rows: u32,
-    pub seed: Seed,
-    pub worker: Option<u32>,
+pub struct Spawn {
+    pub(crate) first_row: u32,
+    pub(crate) rows: u32,
+    pub(crate) seed: Seed,
+    pub(crate) worker: Option<u32>,
     /// Frames after which an episode is truncated; `u32::MAX` for none.
-    pub limit: u32,
+    pub(crate) limit: u32,
 }
 
 /// What steps the rows of a task: environments of their own, or one simulator for all.
-pub(crate) trait Stepper<T: Task>: Send + Sync {
+pub trait Stepper<T: Task>: Send + Sync {
     /// The task's own time limit.
     fn time_limit(&self) -> Option<u32>;
 
@@ -53,9 +53,9 @@ pub(super) fn row_bundle<T: Task>(spawn: &Spawn, i: u32) -> impl Bundle {
 }
 
 /// Rows whose environments are components.
-pub(crate) struct RowStepper<E: Env> {
-    pub factory: Factory<E>,
-    pub options: E::Options,
+pub struct RowStepper<E: Env> {
+    pub(crate) factory: Factory<E>,
+    pub(crate) options: E::Options,
 }
 
 impl<E: Env> Stepper<E> for RowStepper<E> {

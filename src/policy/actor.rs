@@ -118,6 +118,11 @@ impl<T: Task> Actor<T> {
         }
     }
 
+    /// Whether a host's system acts.
+    pub(crate) fn is_system(&self) -> bool {
+        matches!(self.kind, ActorKind::System)
+    }
+
     /// What the policy runs on, in words.
     pub(crate) fn backend(&self) -> &str {
         match &self.kind {

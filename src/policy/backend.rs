@@ -45,9 +45,9 @@ pub(crate) fn open_network(plan: &Plan, backend: Backend, rows: usize) -> Result
         let enough = Backend::Auto.resolve(true, rows, plan.operations()) == Backend::Gpu;
         let hardware = backend == Backend::Auto && enough && crate::gpu::Gpu::hardware_available();
         if backend.resolve(hardware, rows, plan.operations()) == Backend::Gpu {
-            let network = super::gpu::GpuNetwork::open(plan.clone())?;
-            let name = network.adapter().to_string();
-            return Ok((Box::new(network), name));
+            let gpu = crate::gpu::Gpu::shared()?;
+            let name = gpu.adapter().to_string();
+            return Ok((Box::new(super::gpu::GpuNetwork::new(gpu, plan.clone())?), name));
         }
     }
     #[cfg(not(feature = "gpu"))]

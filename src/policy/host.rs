@@ -2,7 +2,7 @@
 
 use bevy_ecs::prelude::*;
 
-use super::actor::{Actor, ActorKind};
+use super::actor::Actor;
 use crate::{
     components::{Action, ActionMask, Masks, RowIndex, TickReport},
     task::Task,
@@ -14,9 +14,6 @@ pub(crate) fn check_host_actions<T: Task>(
     rows: Query<(&Action<T>, &ActionMask<T>, &RowIndex)>,
     report: Res<TickReport<T>>,
 ) {
-    if !matches!(actor.kind, ActorKind::System) {
-        return;
-    }
     let Ok(chunks) = rows.contiguous_iter() else { return };
     for (actions, masks, rows) in chunks {
         actor.check(Masks::new(ActionMask::values(masks)), Action::values(actions), rows, &report);

@@ -2,7 +2,7 @@
 
 use super::column::Bytes;
 use crate::{
-    components::{ColumnSpec, End, EpisodeStep, Flags, RowIndex, Trajectory, TrajectoryId},
+    components::{ColumnSpec, End, EpisodeStep, Flags, RowIndex, Trajectory, TrajectoryId, Truncation},
     task::Task,
 };
 
@@ -108,6 +108,18 @@ impl<T: Task> Block<T> {
         self.trajectories.clear();
         self.rows.clear();
         self.frames = 0;
+    }
+
+    /// Marks the last tick's frames as truncated by the batch edge.
+    pub(crate) fn mark_edge(&mut self) {
+        let Layout::TimeMajor { ticks, rows } = self.layout else { return };
+        for slot in 0..rows {
+            // A row that the last tick left out has its edge where its last frame is.
+            let last = (0..ticks).rev().map(|tick| tick * rows + slot).find(|frame| self.flags()[*frame].valid());
+            if let Some(frame) = last {
+                self.ends_mut()[frame] = self.ends()[frame].or_truncated(Truncation::BatchEdge);
+            }
+        }
     }
 
     /// Bytes held.

@@ -187,11 +187,6 @@ impl<T: Task> Assembly<T> {
         }
     }
 
-    /// Frames of episodes that run, and of complete ones that wait.
-    pub(crate) fn pending(&self) -> (usize, usize) {
-        (self.open_frames, self.complete_frames)
-    }
-
     /// Complete episodes that wait.
     pub(crate) fn waiting(&self) -> usize {
         self.complete.len()
@@ -223,6 +218,11 @@ impl<T: Task> Assembly<T> {
 
     /// Appends the slot's valid ticks up to `end`, and goes on behind them.
     fn extend(&mut self, block: &Block<T>, specs: &[ColumnSpec], slot: usize, rows: usize, end: usize) {
+        if block.frames == block.layout.slots() {
+            let from = self.from[slot];
+            self.from[slot] = end.max(from);
+            return self.chunks.append(&mut self.open[slot], block, specs, slot, rows, from..end);
+        }
         let flags = block.flags();
         let valid = |tick: usize| flags[tick * rows + slot].valid();
         let mut tick = self.from[slot];
@@ -281,14 +281,6 @@ impl<T: Task> Assembly<T> {
         }
         (self.open_frames, self.complete_frames) = (0, 0);
         frames
-    }
-
-    /// Forgets running episodes only; returns their frames.
-    pub(crate) fn clear_open(&mut self) -> usize {
-        for piece in self.open.drain(..) {
-            self.chunks.give_back(piece);
-        }
-        std::mem::take(&mut self.open_frames)
     }
 
     /// Bytes held.

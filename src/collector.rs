@@ -1,0 +1,407 @@
+//! The headless collector: environments in a world of its own, batches by iteration.
+
+use std::{fmt, sync::Arc};
+
+use bevy_ecs::prelude::*;
+
+use crate::{
+    components::{ColumnSpec, Critic},
+    config::{CollectorConfig, TrajFormat},
+    drive::Drive,
+    env::Stepper,
+    error::{BoxError, Error},
+    policy::Evaluator,
+    rollout::{Assembly, Batch, Block},
+    stats::{Counters, Monitor, Stats},
+    task::Task,
+    weights::WeightsHandle,
+};
+
+pub(crate) use crate::drive::build;
+
+type PreHook = Box<dyn FnMut() -> Result<(), BoxError> + Send>;
+type PostHook<T> = Box<dyn FnMut(&Batch<T>) -> Result<(), BoxError> + Send>;
+type PostProcess<T> = Box<dyn FnMut(Batch<T>) -> Result<Batch<T>, BoxError> + Send>;
+
+/// User code around a batch.
+pub(crate) struct Hooks<T: Task> {
+    pub pre_collect: Option<PreHook>,
+    pub post_collect: Option<PostHook<T>>,
+    pub post_process: Option<PostProcess<T>>,
+}
+
+impl<T: Task> Default for Hooks<T> {
+    fn default() -> Self {
+        Self { pre_collect: None, post_collect: None, post_process: None }
+    }
+}
+
+/// Which rows a call is about.
+#[derive(Clone, Copy, Debug)]
+pub enum Rows<'a> {
+    /// All of them.
+    All,
+    /// Those with these global numbers.
+    Some(&'a [u32]),
+}
+
+/// Bytes that a collector holds.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Memory {
+    /// One rollout; known when the collector is built.
+    pub rollout: usize,
+    /// Arenas that are free now.
+    pub free_arenas: usize,
+    /// Arenas in being, free or held by batches.
+    pub arenas: usize,
+    /// Chunks of running and waiting episodes (trajectory mode).
+    pub trajectories: usize,
+}
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum State {
+    Ready,
+    Finished,
+    Shut,
+}
+
+/// Steps environments with a policy and yields what happened as batches.
+///
+/// ```
+/// use gleaner::prelude::*;
+///
+/// let mut collector =
+///     Collector::<CartPole>::builder().rows(8).frames_per_batch(128).total_frames(1_000).build()?;
+/// let mut frames = 0;
+/// for batch in &mut collector {
+///     let batch = batch?;
+///     frames += batch.frames();
+///     assert_eq!(batch.rewards().len(), batch.len());
+/// }
+/// assert_eq!(frames, 1_000);
+/// # Ok::<(), gleaner::Error>(())
+/// ```
+///
+/// An error ends the iteration after a clean shutdown, except [`Error::ArenasHeld`]: after a batch was dropped the
+/// iteration goes on.
+pub struct Collector<T: Task> {
+    pub(crate) drive: Drive<T>,
+    pub(crate) config: CollectorConfig,
+    pub(crate) stepper: Box<dyn Stepper<T>>,
+    pub(crate) hooks: Hooks<T>,
+    pub(crate) assembly: Option<Assembly<T>>,
+    pub(crate) weights: Option<WeightsHandle>,
+    pub(crate) evaluator: Option<Evaluator<T>>,
+    pub(crate) entities: Vec<Entity>,
+    state: State,
+}
+
+impl<T: Task> Collector<T> {
+    pub(crate) fn new(
+        drive: Drive<T>,
+        config: CollectorConfig,
+        stepper: Box<dyn Stepper<T>>,
+        hooks: Hooks<T>,
+        evaluator: Option<Evaluator<T>>,
+        weights: Option<WeightsHandle>,
+        entities: Vec<Entity>,
+    ) -> Self {
+        let assembly = config.trajs_per_batch.map(|_| Assembly::new(&drive.specs));
+        Self { drive, config, stepper, hooks, assembly, weights, evaluator, entities, state: State::Ready }
+    }
+
+    /// Rows.
+    pub fn rows(&self) -> usize {
+        self.config.rows
+    }
+
+    /// Ticks of a rollout.
+    pub fn horizon(&self) -> usize {
+        self.config.horizon()
+    }
+
+    /// Frames of a full batch: what was asked for, rounded up to whole ticks.
+    pub fn frames_per_batch(&self) -> usize {
+        self.config.effective_frames_per_batch()
+    }
+
+    /// Number of the worker that this collector is; none inline.
+    pub fn worker(&self) -> Option<u32> {
+        None
+    }
+
+    /// Batches of the whole budget; none for an endless collector and in trajectory mode, where the number depends on
+    /// the data.
+    pub fn len(&self) -> Option<u64> {
+        let bounded = self.config.total_frames.filter(|_| self.assembly.is_none())?;
+        Some(bounded.div_ceil(self.frames_per_batch() as u64))
+    }
+
+    /// Whether the budget allows no batch: never, as a budget is at least one frame.
+    pub fn is_empty(&self) -> bool {
+        self.len() == Some(0)
+    }
+
+    /// Names and layouts of the columns of every batch.
+    pub fn columns(&self) -> &[ColumnSpec] {
+        &self.drive.specs
+    }
+
+    /// The counters now.
+    pub fn stats(&self) -> Stats {
+        self.drive.monitor.stats()
+    }
+
+    /// Reads the counters from other threads while the collector runs.
+    pub fn monitor(&self) -> Monitor {
+        self.drive.monitor.clone()
+    }
+
+    /// Publishes new weights from anywhere; none if the policy is no network.
+    pub fn weights(&self) -> Option<WeightsHandle> {
+        self.weights.clone()
+    }
+
+    /// The policy's network outside the tick, under the newest adopted weights; none if the policy is no network.
+    pub fn evaluator(&self) -> Option<Evaluator<T>> {
+        self.evaluator.clone()
+    }
+
+    /// Statistics that observations are normalised with; none if they are not.
+    pub fn normalization(&mut self) -> Option<crate::policy::RunningNorm> {
+        self.drive.normalization()
+    }
+
+    /// The world of the rows, trajectories and policy.
+    pub fn world(&self) -> &World {
+        &self.drive.world
+    }
+
+    /// The world, to be changed between rollouts.
+    pub fn world_mut(&mut self) -> &mut World {
+        &mut self.drive.world
+    }
+
+    /// Bytes held.
+    pub fn memory(&self) -> Memory {
+        let (free_arenas, arenas) = self.drive.pool.memory();
+        Memory {
+            rollout: self.drive.rollout_bytes(self.config.rows, self.horizon()),
+            free_arenas,
+            arenas,
+            trajectories: self.assembly.as_ref().map_or(0, Assembly::memory),
+        }
+    }
+
+    /// Replaces the hook before each rollout.
+    pub fn set_pre_collect(&mut self, hook: impl FnMut() -> Result<(), BoxError> + Send + 'static) {
+        self.hooks.pre_collect = Some(Box::new(hook));
+    }
+
+    /// Replaces the hook after each batch.
+    pub fn set_post_collect(&mut self, hook: impl FnMut(&Batch<T>) -> Result<(), BoxError> + Send + 'static) {
+        self.hooks.post_collect = Some(Box::new(hook));
+    }
+
+    /// Replaces the post-processing of each batch.
+    pub fn set_post_process(&mut self, process: impl FnMut(Batch<T>) -> Result<Batch<T>, BoxError> + Send + 'static) {
+        self.hooks.post_process = Some(Box::new(process));
+    }
+
+    /// One rollout outside iteration, on the same budget and ledger. Errors: [`Error::State`] in trajectory mode, after
+    /// the end of the budget and after shutdown.
+    pub fn rollout(&mut self) -> Result<Batch<T>, Error> {
+        let error = |problem: &str| Error::State { call: "rollout", problem: problem.into() };
+        if self.assembly.is_some() {
+            return Err(error("whole trajectories are collected (trajs_per_batch); iterate instead"));
+        }
+        match self.state {
+            State::Shut => return Err(error("the collector is shut down")),
+            _ if self.ticks_left() == 0 => return Err(error("total_frames are used up")),
+            _ => {}
+        }
+        let batch = self.fixed_batch().inspect_err(|error| self.shutdown_after(error))?;
+        self.deliver(batch).inspect_err(|error| self.shutdown_after(error))
+    }
+
+    /// Ends the collection: frames that no batch holds are discarded and counted. May be called any number of times;
+    /// iteration then yields nothing.
+    pub fn shutdown(&mut self) {
+        self.state = State::Shut;
+        self.drive.abandon();
+        if let Some(assembly) = &mut self.assembly {
+            assembly.clear();
+        }
+        let mut ledger = self.drive.monitor.ledger();
+        ledger.counters.discarded.shutdown += std::mem::take(&mut ledger.in_flight);
+        ledger.pending = 0;
+    }
+
+    fn shutdown_after(&mut self, error: &Error) {
+        if !matches!(error, Error::ArenasHeld { .. }) {
+            self.shutdown();
+        }
+    }
+
+    /// The cumulative counters, to be given to [`load_counters`](Self::load_counters) of another collector. Frames that
+    /// no batch holds count as discarded there: their episodes are not saved.
+    pub fn counters(&self) -> Counters {
+        let ledger = self.drive.monitor.ledger();
+        let mut counters = ledger.counters;
+        counters.discarded.shutdown += ledger.in_flight;
+        counters
+    }
+
+    /// Goes on from the counters of another collector: budget, warm-up, batch numbers and trajectory ids continue.
+    /// Errors: [`Error::State`] once this collector has stepped a frame.
+    pub fn load_counters(&mut self, counters: &Counters) -> Result<(), Error> {
+        let mut ledger = self.drive.monitor.ledger();
+        if ledger.counters.stepped_frames > 0 {
+            let problem = "frames were stepped already; legal: before the first rollout".into();
+            return Err(Error::State { call: "load_counters", problem });
+        }
+        ledger.counters = *counters;
+        drop(ledger);
+        self.drive.renumber(counters.trajectory_serial, &self.entities);
+        Ok(())
+    }
+
+    /// Ticks that the budget allows for the next rollout, at most a horizon.
+    fn ticks_left(&self) -> usize {
+        let left = self.frames_left().div_ceil(self.config.rows as u64);
+        left.min(self.horizon() as u64) as usize
+    }
+
+    fn frames_left(&self) -> u64 {
+        let stepped = self.drive.monitor.ledger().counters.stepped_frames;
+        self.config.total_frames.map_or(u64::MAX, |total| total.saturating_sub(stepped))
+    }
+
+    /// Steps one rollout and returns its block.
+    fn roll(&mut self) -> Result<Box<Block<T>>, Error> {
+        if let Some(hook) = &mut self.hooks.pre_collect {
+            hook().map_err(|source| Error::Hook { hook: "pre_collect", source })?;
+        }
+        let (ticks, left) = (self.ticks_left(), self.frames_left());
+        self.drive.roll(&self.config, ticks, left)
+    }
+
+    fn fixed_batch(&mut self) -> Result<Batch<T>, Error> {
+        let mut block = self.roll()?;
+        if self.config.set_truncated {
+            block.mark_edge();
+        }
+        Ok(self.wrap(block))
+    }
+
+    fn wrap(&self, block: Box<Block<T>>) -> Batch<T> {
+        let index = self.drive.monitor.ledger().counters.batches;
+        let critic = self.evaluator.clone().map(|evaluator| Arc::new(evaluator) as Arc<dyn Critic<T>>);
+        Batch::new(block, self.drive.specs.clone(), critic, Some(self.drive.pool.clone()), index)
+    }
+
+    /// Rolls until a batch of whole trajectories is complete; at the end of the budget what is left, then none.
+    fn trajectory_batch(&mut self) -> Result<Option<Batch<T>>, Error> {
+        let n = self.config.trajs_per_batch.unwrap_or(1);
+        let waiting = |this: &Self| this.assembly.as_ref().map_or(0, Assembly::waiting);
+        while waiting(self) < n && self.ticks_left() > 0 {
+            let block = self.roll()?;
+            if let Some(assembly) = &mut self.assembly {
+                self.drive.ingest(assembly, &block);
+            }
+            self.drive.pool.give_back(block);
+        }
+        if waiting(self) == 0 {
+            return Ok(None);
+        }
+        let mut block = self.drive.pool.take()?;
+        let padded = self.config.traj_format == Some(TrajFormat::Padded);
+        if let Some(assembly) = &mut self.assembly {
+            assembly.emit(&mut block, &self.drive.specs, n, padded);
+        }
+        Ok(Some(self.wrap(block)))
+    }
+
+    /// Counts the batch and shows it to user code.
+    fn deliver(&mut self, batch: Batch<T>) -> Result<Batch<T>, Error> {
+        let frames = batch.frames() as u64;
+        {
+            let mut ledger = self.drive.monitor.ledger();
+            ledger.counters.frames += frames;
+            ledger.counters.batches += 1;
+            ledger.in_flight -= frames;
+        }
+        let lose = |lost| self.drive.monitor.ledger().counters.discarded.post_processing += lost;
+        let batch = match &mut self.hooks.post_process {
+            Some(process) => {
+                let processed = process(batch);
+                lose(frames.saturating_sub(processed.as_ref().map_or(0, |batch| batch.frames() as u64)));
+                processed.map_err(|source| Error::Hook { hook: "post_process", source })?
+            }
+            None => batch,
+        };
+        if let Some(hook) = &mut self.hooks.post_collect
+            && let Err(source) = hook(&batch)
+        {
+            lose(frames.min(batch.frames() as u64));
+            return Err(Error::Hook { hook: "post_collect", source });
+        }
+        Ok(batch)
+    }
+
+    fn poll(&mut self) -> Result<Option<Batch<T>>, Error> {
+        let batch = if self.assembly.is_some() {
+            self.trajectory_batch()?
+        } else if self.ticks_left() > 0 {
+            Some(self.fixed_batch()?)
+        } else {
+            None
+        };
+        batch.map(|batch| self.deliver(batch)).transpose()
+    }
+
+    /// The budget is used up: what is in flight belongs to episodes that never end.
+    fn finish(&mut self) {
+        self.state = State::Finished;
+        if let Some(assembly) = &mut self.assembly {
+            assembly.clear();
+        }
+        let mut ledger = self.drive.monitor.ledger();
+        ledger.counters.discarded.shutdown += std::mem::take(&mut ledger.in_flight);
+    }
+}
+
+impl<T: Task> Iterator for Collector<T> {
+    type Item = Result<Batch<T>, Error>;
+
+    fn next(&mut self) -> Option<Self::Item> {
+        if self.state != State::Ready {
+            return None;
+        }
+        match self.poll() {
+            Ok(Some(batch)) => Some(Ok(batch)),
+            Ok(None) => {
+                self.finish();
+                None
+            }
+            Err(error) => {
+                self.shutdown_after(&error);
+                Some(Err(error))
+            }
+        }
+    }
+}
+
+impl<T: Task> fmt::Debug for Collector<T> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let stats = self.stats();
+        f.debug_struct("Collector")
+            .field("kind", &"inline")
+            .field("rows", &self.rows())
+            .field("horizon", &self.horizon())
+            .field("frames", &stats.frames)
+            .field("total_frames", &self.config.total_frames)
+            .field("state", &self.state)
+            .finish_non_exhaustive()
+    }
+}

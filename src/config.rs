@@ -1,0 +1,358 @@
+//! Building a collector: every option, its default, and what is legal.
+
+use bevy_ecs::prelude::*;
+
+use crate::{
+    collector::{Collector, Hooks, build},
+    components::Parallelism,
+    data::Data,
+    env::{BatchEnv, BatchStepper, Env, RowContext, RowStepper, Stepper},
+    error::{BoxError, Error},
+    policy::{Exploration, Policy},
+    rollout::{Batch, Columns, RewardTransform},
+    schedule::Executor,
+    task::Task,
+};
+
+/// How whole trajectories lie in a batch.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, serde::Serialize, serde::Deserialize)]
+pub enum TrajFormat {
+    /// One behind the other, no padding.
+    #[default]
+    Cat,
+    /// `[trajectories, length of the longest]`, the rest of each padded with slots that hold no frame.
+    Padded,
+}
+
+/// Options of a collector; fields of the same names are set by [`CollectorBuilder`].
+#[derive(Clone, Debug, PartialEq, serde::Serialize, serde::Deserialize)]
+#[serde(default, deny_unknown_fields)]
+pub struct CollectorConfig {
+    /// Environments. Default: 1.
+    pub rows: usize,
+    /// Frames of a batch over all rows, rounded up to whole ticks. In trajectory mode: frames between two looks for
+    /// finished episodes. Default: 64 for each row.
+    pub frames_per_batch: Option<usize>,
+    /// Frames to step in all; the last batch is smaller if need be. Default: endless.
+    pub total_frames: Option<u64>,
+    /// Frames after which an episode is truncated, if the task's own limit is not lower. Default: the task's own.
+    pub max_frames_per_traj: Option<u32>,
+    /// Frames, in row order, whose actions are drawn from the space before the policy acts. Default: 0.
+    pub init_random_frames: u64,
+    /// Whether every batch ends all episodes, truncated by a forced reset. Default: no.
+    pub reset_at_each_iter: bool,
+    /// Whether the last frame of each row in a batch is marked as truncated. The episode goes on under the same id.
+    /// Default: no.
+    pub set_truncated: bool,
+    /// Whole trajectories of a batch. Default: none, batches of fixed frames.
+    pub trajs_per_batch: Option<usize>,
+    /// How whole trajectories lie in a batch. Only with `trajs_per_batch`. Default: one behind the other.
+    pub traj_format: Option<TrajFormat>,
+    /// How the policy's distribution becomes an action. Default: sample.
+    pub exploration: Exploration,
+    /// Master seed of all streams. Default: 0.
+    pub seed: u64,
+    /// Threads that row chunks are spread over. Default: 1.
+    pub threads: usize,
+    /// What runs the systems of a tick. Default: single-threaded.
+    pub executor: Executor,
+    /// Batches that may be alive at once. Default: 8.
+    pub max_arenas: usize,
+    /// How recorded rewards are made from the environment's. Default: as they are.
+    pub reward: RewardTransform,
+    /// Whether logits, or means and standard deviations, are recorded. Only with a network. Default: no.
+    pub record_distribution: bool,
+    /// Whether [`EpisodeEnded`](crate::rollout::EpisodeEnded) is triggered for each finished episode. Default: no.
+    pub episode_events: bool,
+    /// Fewest rows that a thread is given to step; below twice this many one thread steps all. Default: 4,096, worth
+    /// a thread for environments of 10 ns and more; an environment of 10 µs is worth it from 4 rows on.
+    pub step_rows_per_thread: usize,
+    /// Fewest rows that a thread is given to infer. Default: 512, worth a thread for a network of 64 × 64.
+    pub infer_rows_per_thread: usize,
+}
+
+impl Default for CollectorConfig {
+    fn default() -> Self {
+        Self {
+            rows: 1,
+            frames_per_batch: None,
+            total_frames: None,
+            max_frames_per_traj: None,
+            init_random_frames: 0,
+            reset_at_each_iter: false,
+            set_truncated: false,
+            trajs_per_batch: None,
+            traj_format: None,
+            exploration: Exploration::Sample,
+            seed: 0,
+            threads: 1,
+            executor: Executor::SingleThreaded,
+            max_arenas: 8,
+            reward: RewardTransform::default(),
+            record_distribution: false,
+            episode_events: false,
+            step_rows_per_thread: 4_096,
+            infer_rows_per_thread: 512,
+        }
+    }
+}
+
+/// Most rows of a collector.
+pub const MAX_ROWS: usize = 1 << 24;
+/// Most bytes of one rollout.
+pub const MAX_ROLLOUT_BYTES: usize = 1 << 40;
+
+impl CollectorConfig {
+    /// Ticks of a rollout.
+    pub fn horizon(&self) -> usize {
+        self.frames_per_batch.map_or(64, |frames| frames.div_ceil(self.rows.max(1)))
+    }
+
+    /// Frames of a full batch: whole ticks.
+    pub fn effective_frames_per_batch(&self) -> usize {
+        self.horizon().saturating_mul(self.rows)
+    }
+
+    pub(crate) fn parallelism(&self) -> Parallelism {
+        if self.threads == 1 {
+            return Parallelism::SERIAL;
+        }
+        Parallelism {
+            threads: self.threads,
+            step_rows: self.step_rows_per_thread,
+            infer_rows: self.infer_rows_per_thread,
+        }
+    }
+
+    /// Every violation at once.
+    pub(crate) fn check(&self) -> Result<(), Error> {
+        let mut errors = Vec::new();
+        let mut require = |holds: bool, field: &'static str, value: String, legal: &str| {
+            if !holds {
+                errors.push(Error::config(field, value, legal));
+            }
+        };
+        let positive = |value: Option<usize>| value != Some(0);
+        let show = |value: Option<usize>| value.unwrap_or(0).to_string();
+        require((1..=MAX_ROWS).contains(&self.rows), "rows", self.rows.to_string(), "1 to 16777216");
+        require(positive(self.frames_per_batch), "frames_per_batch", show(self.frames_per_batch), "1 or more");
+        require(self.horizon() < 1 << 31, "frames_per_batch", show(self.frames_per_batch), "fewer than 2^31 ticks");
+        require(self.total_frames != Some(0), "total_frames", "0".into(), "1 or more, or none for endless");
+        require(self.max_frames_per_traj != Some(0), "max_frames_per_traj", "0".into(), "1 or more, or none");
+        require(positive(self.trajs_per_batch), "trajs_per_batch", show(self.trajs_per_batch), "1 or more, or none");
+        require((1..=1_024).contains(&self.threads), "threads", self.threads.to_string(), "1 to 1024");
+        require((1..=1 << 16).contains(&self.max_arenas), "max_arenas", self.max_arenas.to_string(), "1 to 65536");
+        let rows = [
+            ("step_rows_per_thread", self.step_rows_per_thread),
+            ("infer_rows_per_thread", self.infer_rows_per_thread),
+        ];
+        for (field, value) in rows {
+            require(value > 0, field, value.to_string(), "1 or more");
+        }
+        let scale = self.reward.scale;
+        require(scale.is_finite(), "reward.scale", scale.to_string(), "a finite number");
+        let clip = self.reward.clip.unwrap_or(1.0);
+        require(clip.is_finite() && clip > 0.0, "reward.clip", clip.to_string(), "a finite number above 0, or none");
+        errors.extend(self.conflicts());
+        match errors.len() {
+            0 => Ok(()),
+            1 => Err(errors.remove(0)),
+            _ => Err(Error::Many(errors)),
+        }
+    }
+
+    fn conflicts(&self) -> Vec<Error> {
+        let mut errors = Vec::new();
+        let mut conflict = |first, second, reason: &str| {
+            errors.push(Error::Conflict { first, second, reason: reason.into() });
+        };
+        if self.traj_format.is_some() && self.trajs_per_batch.is_none() {
+            conflict("traj_format", "trajs_per_batch", "a format of trajectories needs trajs_per_batch");
+        }
+        if self.set_truncated && self.trajs_per_batch.is_some() {
+            let reason = "whole trajectories have no batch edge to mark; leave one of them out";
+            conflict("set_truncated", "trajs_per_batch", reason);
+        }
+        errors
+    }
+}
+
+/// Makes a [`Collector`]. Every method sets one option of [`CollectorConfig`] or a part; `build` checks them all.
+pub struct CollectorBuilder<T: Task, S> {
+    config: CollectorConfig,
+    policy: Policy<T>,
+    stepper: S,
+    hooks: Hooks<T>,
+    extras: Vec<Extra>,
+    setup: Vec<Box<dyn FnOnce(&mut World, &mut Schedule)>>,
+}
+
+pub(crate) type Extra = Box<dyn FnOnce(&mut Columns, &mut World)>;
+
+impl<E: Env + Default> Collector<E> {
+    /// A collector of rows that start as `E::default()`, with a random policy.
+    pub fn builder() -> CollectorBuilder<E, RowStepper<E>> {
+        Self::with_factory(|_| Ok(E::default()))
+    }
+}
+
+impl<E: Env> Collector<E> {
+    /// A collector whose rows are built by `factory`, in row order.
+    pub fn with_factory(
+        factory: impl Fn(&mut RowContext) -> Result<E, BoxError> + Send + Sync + 'static,
+    ) -> CollectorBuilder<E, RowStepper<E>> {
+        let stepper = RowStepper { factory: Box::new(factory), options: E::Options::default() };
+        CollectorBuilder::new(stepper)
+    }
+}
+
+impl<S: BatchEnv> Collector<S> {
+    /// A collector whose rows are all stepped by `sim`.
+    pub fn with_simulator(sim: S) -> CollectorBuilder<S, BatchStepper<S>> {
+        CollectorBuilder::new(BatchStepper { sim: Some(sim), options: S::Options::default() })
+    }
+}
+
+impl<E: Env> CollectorBuilder<E, RowStepper<E>> {
+    /// Options of every reset, until changed. Default: `E::Options::default()`.
+    #[must_use]
+    pub fn reset_options(mut self, options: E::Options) -> Self {
+        self.stepper.options = options;
+        self
+    }
+}
+
+impl<S: BatchEnv> CollectorBuilder<S, BatchStepper<S>> {
+    /// Options of every reset, until changed. Default: `S::Options::default()`.
+    #[must_use]
+    pub fn reset_options(mut self, options: S::Options) -> Self {
+        self.stepper.options = options;
+        self
+    }
+}
+
+macro_rules! options {
+    ($($(#[$attribute:meta])* $name:ident: $type:ty => $value:expr;)*) => {
+        $(
+            $(#[$attribute])*
+            #[must_use]
+            pub fn $name(mut self, $name: $type) -> Self {
+                self.config.$name = $value;
+                self
+            }
+        )*
+    };
+}
+
+impl<T: Task, S: Stepper<T> + 'static> CollectorBuilder<T, S> {
+    fn new(stepper: S) -> Self {
+        Self {
+            config: CollectorConfig::default(),
+            policy: Policy::random(),
+            stepper,
+            hooks: Hooks::default(),
+            extras: Vec::new(),
+            setup: Vec::new(),
+        }
+    }
+
+    /// Sets all options at once.
+    #[must_use]
+    pub fn config(mut self, config: CollectorConfig) -> Self {
+        self.config = config;
+        self
+    }
+
+    /// What acts. Default: [`Policy::random`].
+    #[must_use]
+    pub fn policy(mut self, policy: Policy<T>) -> Self {
+        self.policy = policy;
+        self
+    }
+
+    options! {
+        /// See [`CollectorConfig::rows`].
+        rows: usize => rows;
+        /// See [`CollectorConfig::frames_per_batch`].
+        frames_per_batch: usize => Some(frames_per_batch);
+        /// See [`CollectorConfig::total_frames`].
+        total_frames: u64 => Some(total_frames);
+        /// See [`CollectorConfig::max_frames_per_traj`].
+        max_frames_per_traj: u32 => Some(max_frames_per_traj);
+        /// See [`CollectorConfig::init_random_frames`].
+        init_random_frames: u64 => init_random_frames;
+        /// See [`CollectorConfig::reset_at_each_iter`].
+        reset_at_each_iter: bool => reset_at_each_iter;
+        /// See [`CollectorConfig::set_truncated`].
+        set_truncated: bool => set_truncated;
+        /// See [`CollectorConfig::trajs_per_batch`].
+        trajs_per_batch: usize => Some(trajs_per_batch);
+        /// See [`CollectorConfig::traj_format`].
+        traj_format: TrajFormat => Some(traj_format);
+        /// See [`CollectorConfig::exploration`].
+        exploration: Exploration => exploration;
+        /// See [`CollectorConfig::seed`].
+        seed: u64 => seed;
+        /// See [`CollectorConfig::threads`].
+        threads: usize => threads;
+        /// See [`CollectorConfig::executor`].
+        executor: Executor => executor;
+        /// See [`CollectorConfig::max_arenas`].
+        max_arenas: usize => max_arenas;
+        /// See [`CollectorConfig::reward`].
+        reward: RewardTransform => reward;
+        /// See [`CollectorConfig::record_distribution`].
+        record_distribution: bool => record_distribution;
+        /// See [`CollectorConfig::episode_events`].
+        episode_events: bool => episode_events;
+        /// See [`CollectorConfig::step_rows_per_thread`].
+        step_rows_per_thread: usize => step_rows_per_thread;
+        /// See [`CollectorConfig::infer_rows_per_thread`].
+        infer_rows_per_thread: usize => infer_rows_per_thread;
+    }
+
+    /// Records component `C` of the rows as column `name`. Rows that lack it have zeros there.
+    #[must_use]
+    pub fn record<C: Component + Data>(mut self, name: &'static str) -> Self {
+        self.extras.push(Box::new(move |columns, world| columns.add_extra::<T, C>(world, name)));
+        self
+    }
+
+    /// Changes the world and the tick's schedule before the first rollout: systems, observers, resources of the host.
+    #[must_use]
+    pub fn setup(mut self, setup: impl FnOnce(&mut World, &mut Schedule) + 'static) -> Self {
+        self.setup.push(Box::new(setup));
+        self
+    }
+
+    /// Called before each rollout; an error ends the iteration with it.
+    #[must_use]
+    pub fn pre_collect(mut self, hook: impl FnMut() -> Result<(), BoxError> + Send + 'static) -> Self {
+        self.hooks.pre_collect = Some(Box::new(hook));
+        self
+    }
+
+    /// Called with each batch before it is yielded; an error ends the iteration with it.
+    #[must_use]
+    pub fn post_collect(mut self, hook: impl FnMut(&Batch<T>) -> Result<(), BoxError> + Send + 'static) -> Self {
+        self.hooks.post_collect = Some(Box::new(hook));
+        self
+    }
+
+    /// Applied to each batch before the hook sees it; may change its size. Frames are counted before.
+    #[must_use]
+    pub fn post_process(
+        mut self,
+        process: impl FnMut(Batch<T>) -> Result<Batch<T>, BoxError> + Send + 'static,
+    ) -> Self {
+        self.hooks.post_process = Some(Box::new(process));
+        self
+    }
+
+    /// Checks everything and builds the collector. All wrong options are reported at once.
+    pub fn build(self) -> Result<Collector<T>, Error> {
+        let Self { config, policy, stepper, hooks, extras, setup } = self;
+        config.check()?;
+        build(config, policy, Box::new(stepper), hooks, extras, setup)
+    }
+}

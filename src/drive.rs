@@ -1,0 +1,279 @@
+//! What runs a collector: a world, its schedule, its threads, and the rollout that they fill.
+
+use std::sync::Arc;
+
+use bevy_ecs::{prelude::*, schedule::LogLevel};
+
+use crate::{
+    collector::{Collector, Hooks},
+    components::{ColumnSpec, EpisodeReturn, Observation, RowIndex, Slot, TickPlan, TickReport, TrajectoryId, Weights},
+    config::{CollectorConfig, Extra, MAX_ROLLOUT_BYTES},
+    env::{Spawn, Stepper},
+    error::Error,
+    plugin::{self, TaskParts},
+    policy::{Actor, Policy, RunningNorm},
+    rollout::{ArenaPool, Assembly, Block, Columns, Rollout, RolloutSlot, in_order},
+    schedule::Collect,
+    seed::Seed,
+    stats::{Fixed, Monitor},
+    task::{Task, check_spaces},
+    weights::WeightsHandle,
+};
+
+/// The parts of a collector that tick.
+pub(crate) struct Drive<T: Task> {
+    pub world: World,
+    pub schedule: Schedule,
+    threads: Option<rayon::ThreadPool>,
+    pub pool: ArenaPool<T>,
+    pub specs: Arc<[ColumnSpec]>,
+    pub monitor: Monitor,
+    rows: Vec<RowIndex>,
+    slots: QueryState<&'static Slot, With<Observation<T>>>,
+}
+
+/// Builds a collector from checked options.
+pub(crate) fn build<T: Task>(
+    config: CollectorConfig,
+    policy: Policy<T>,
+    mut stepper: Box<dyn Stepper<T>>,
+    hooks: Hooks<T>,
+    extras: Vec<Extra>,
+    setup: Vec<Box<dyn FnOnce(&mut World, &mut Schedule)>>,
+) -> Result<Collector<T>, Error> {
+    check_spaces::<T>()?;
+    let (asked, effective) = (config.frames_per_batch.unwrap_or(0), config.effective_frames_per_batch());
+    if asked > 0 && asked != effective {
+        let rows = config.rows;
+        tracing::warn!("frames_per_batch {asked} is no multiple of {rows} rows: batches have {effective} frames");
+    }
+    let mut world = World::new();
+    // Conflicts among gleaner's own systems are errors; a host's systems only warn.
+    let ambiguity = if setup.is_empty() { LogLevel::Error } else { LogLevel::Warn };
+    let mut schedule = Collect::base_schedule(config.executor, ambiguity);
+    let (actor, initial) =
+        Actor::open(policy, config.exploration, config.rows, config.threads, config.record_distribution)?;
+    let columns = columns(&mut world, &config, &actor, extras)?;
+    let specs: Arc<[ColumnSpec]> = columns.specs.clone().into();
+    let monitor = Monitor::new(Fixed {
+        requested_frames_per_batch: effective as u64,
+        total_frames: config.total_frames,
+        backend: actor.backend().into(),
+    });
+    tracing::info!(backend = actor.backend(), rows = config.rows, horizon = config.horizon(), "collector built");
+    let evaluator = actor.evaluator();
+    let weights = weights(&actor, initial)?;
+    let limit = [config.max_frames_per_traj, stepper.time_limit()].into_iter().flatten().min().unwrap_or(u32::MAX);
+    let rollout = Rollout::new(columns, config.reward, 0);
+    plugin::install_parts(
+        &mut world,
+        &mut schedule,
+        TaskParts {
+            actor,
+            weights: weights.clone(),
+            rollout,
+            monitor: monitor.clone(),
+            parallelism: config.parallelism(),
+            episode_events: config.episode_events,
+        },
+    );
+    let spawn = Spawn { first_row: 0, rows: config.rows as u32, seed: Seed(config.seed), worker: None, limit };
+    let entities = stepper.install(&mut world, &mut schedule, &spawn)?;
+    for change in setup {
+        change(&mut world, &mut schedule);
+    }
+    schedule.initialize(&mut world).map_err(|error| plugin::schedule_error(&error, &schedule, &world))?;
+    let mut drive = Drive {
+        slots: world.query_filtered(),
+        rows: (0..config.rows as u32).map(RowIndex).collect(),
+        pool: ArenaPool::new(specs.len(), config.max_arenas),
+        threads: threads(config.threads)?,
+        world,
+        schedule,
+        specs,
+        monitor,
+    };
+    if drive.rollout_bytes(config.rows, config.horizon()) > MAX_ROLLOUT_BYTES {
+        let legal = format!("a rollout of at most {MAX_ROLLOUT_BYTES} bytes");
+        return Err(Error::config("frames_per_batch", effective, legal));
+    }
+    drive.renumber(0, &entities);
+    Ok(Collector::new(drive, config, stepper, hooks, evaluator, weights, entities))
+}
+
+fn columns<T: Task>(
+    world: &mut World,
+    config: &CollectorConfig,
+    actor: &Actor<T>,
+    extras: Vec<Extra>,
+) -> Result<Columns, Error> {
+    let mut columns = Columns::of::<T>(world, actor.plan().is_some());
+    match actor.plan() {
+        Some(plan) if config.record_distribution => {
+            for (spec, source) in crate::policy::params_columns::<T>(world, plan.head) {
+                columns.add(spec, Some(source));
+            }
+        }
+        None if config.record_distribution => {
+            let reason = "only a network has a distribution to record".into();
+            return Err(Error::Conflict { first: "record_distribution", second: "policy", reason });
+        }
+        _ => {}
+    }
+    for extra in extras {
+        let taken = columns.specs.len();
+        extra(&mut columns, world);
+        let name = columns.specs[taken].name;
+        if columns.position(name) != Some(taken) {
+            let legal: Vec<_> = columns.specs[..taken].iter().map(|spec| spec.name).collect();
+            return Err(Error::config("record", name, format!("a name other than {}", legal.join(", "))));
+        }
+    }
+    Ok(columns)
+}
+
+fn weights<T: Task>(actor: &Actor<T>, initial: Option<Arc<Weights>>) -> Result<Option<WeightsHandle>, Error> {
+    let (Some(plan), Some(initial)) = (actor.plan(), initial) else { return Ok(None) };
+    WeightsHandle::new(plan.tensors(), (*initial).clone()).map(Some)
+}
+
+fn threads(threads: usize) -> Result<Option<rayon::ThreadPool>, Error> {
+    if threads == 1 {
+        return Ok(None);
+    }
+    let pool = rayon::ThreadPoolBuilder::new().num_threads(threads).thread_name(|i| format!("gleaner-{i}"));
+    let built =
+        pool.build().map_err(|source| Error::config("threads", threads, format!("what the system allows: {source}")));
+    built.map(Some)
+}
+
+impl<T: Task> Drive<T> {
+    /// Bytes of a rollout's columns.
+    pub(crate) fn rollout_bytes(&self, rows: usize, ticks: usize) -> usize {
+        let frame: usize = self.specs.iter().map(|spec| spec.stride).sum();
+        let slots = rows.saturating_mul(ticks);
+        frame.saturating_mul(slots).saturating_add(rows.saturating_mul(size_of::<T::Observation>()))
+    }
+
+    fn rollout(&mut self) -> Option<Mut<'_, RolloutSlot<T>>> {
+        self.world.get_resource_mut::<RolloutSlot<T>>()
+    }
+
+    /// Runs `ticks` ticks, of which the last steps only as many rows as `left` frames allow.
+    pub(crate) fn roll(&mut self, config: &CollectorConfig, ticks: usize, left: u64) -> Result<Box<Block<T>>, Error> {
+        let block = self.pool.take()?;
+        self.adopt_weights()?;
+        self.begin(block, ticks);
+        let stepped = self.monitor.ledger().counters.stepped_frames;
+        let schedule = TickSchedule {
+            rows: config.rows as u64,
+            ticks: ticks as u64,
+            left,
+            random: config.init_random_frames.saturating_sub(stepped),
+            cut: config.reset_at_each_iter,
+        };
+        let Self { world, schedule: tick, threads, .. } = self;
+        match threads {
+            Some(pool) => pool.install(|| schedule.run::<T>(world, tick))?,
+            None => schedule.run::<T>(world, tick)?,
+        }
+        self.report_running_return();
+        let block = self.rollout().and_then(|mut holder| holder.0.as_mut()?.finish());
+        block.ok_or_else(|| Error::State { call: "rollout", problem: "a system took the rollout away".into() })
+    }
+
+    fn begin(&mut self, block: Box<Block<T>>, ticks: usize) {
+        let ordered = in_order::<T>(&mut self.slots, &self.world, self.rows.len());
+        let Some(mut rollout) = self.rollout().and_then(|mut holder| holder.0.take()) else { return };
+        rollout.in_order = ordered;
+        rollout.begin(&self.world, block, &self.rows, ticks);
+        if let Some(mut holder) = self.rollout() {
+            holder.0 = Some(rollout);
+        }
+    }
+
+    /// Weights published since the last tick act in the first frame.
+    fn adopt_weights(&mut self) -> Result<(), Error> {
+        plugin::adopt_now::<T>(&mut self.world);
+        self.world.resource_mut::<TickReport<T>>().take_error().map_or(Ok(()), Err)
+    }
+
+    fn report_running_return(&mut self) {
+        let mut query = self.world.query_filtered::<&EpisodeReturn, With<Observation<T>>>();
+        let (sum, count) = query.iter(&self.world).fold((0.0, 0), |(sum, n), total| (sum + f64::from(total.0), n + 1));
+        let mean = (count > 0).then(|| (sum / f64::from(count)) as f32);
+        self.monitor.ledger().set_running_return(mean);
+    }
+
+    /// Joins a finished rollout to the episodes of `assembly`.
+    pub(crate) fn ingest(&mut self, assembly: &mut Assembly<T>, block: &Block<T>) {
+        if let Some(rollout) = self.rollout().as_ref().and_then(|holder| holder.0.as_deref()) {
+            assembly.ingest(rollout, block, rollout.ticks);
+        }
+    }
+
+    /// Drops the rollout in progress, if an error cut it short.
+    pub(crate) fn abandon(&mut self) {
+        let pool = self.pool.clone();
+        if let Some(mut holder) = self.rollout()
+            && let Some(block) = holder.0.as_mut().and_then(|rollout| rollout.block.take())
+        {
+            pool.give_back(block);
+        }
+    }
+
+    /// Gives every row a new trajectory id, the first with the serial after `serial`.
+    pub(crate) fn renumber(&mut self, serial: u64, entities: &[Entity]) {
+        let Some(mut rollout) = self.rollout().and_then(|mut holder| holder.0.take()) else { return };
+        rollout.serial = serial;
+        rollout.first_versions.resize(entities.len(), 0);
+        rollout.started.clear();
+        for (slot, entity) in entities.iter().enumerate() {
+            if let Some(mut id) = self.world.get_mut::<TrajectoryId>(*entity) {
+                *id = rollout.next_id();
+                rollout.started.push(slot as u32);
+            }
+        }
+        self.monitor.ledger().counters.trajectory_serial = rollout.serial;
+        if let Some(mut holder) = self.rollout() {
+            holder.0 = Some(rollout);
+        }
+    }
+
+    pub(crate) fn normalization(&mut self) -> Option<RunningNorm> {
+        let mut query = self.world.query::<&Actor<T>>();
+        query.iter(&self.world).next()?.normalization().cloned()
+    }
+}
+
+/// How the ticks of one rollout go.
+struct TickSchedule {
+    rows: u64,
+    ticks: u64,
+    /// Frames that the budget allows.
+    left: u64,
+    /// Frames that act at random yet.
+    random: u64,
+    cut: bool,
+}
+
+impl TickSchedule {
+    fn run<T: Task>(&self, world: &mut World, tick: &mut Schedule) -> Result<(), Error> {
+        for i in 0..self.ticks {
+            let before = i * self.rows;
+            let mut plan = world.resource_mut::<TickPlan<T>>();
+            let left = self.left - before;
+            plan.active = if left < self.rows { left as u32 } else { u32::MAX };
+            plan.random = self.random.saturating_sub(before).min(self.rows).min(left) as u32;
+            plan.cut = self.cut && i + 1 == self.ticks;
+            tick.run(world);
+            let mut report = world.resource_mut::<TickReport<T>>();
+            if report.failed()
+                && let Some(error) = report.take_error()
+            {
+                return Err(error);
+            }
+        }
+        Ok(())
+    }
+}

@@ -1,0 +1,80 @@
+//! Puts gleaner's stages into a world.
+
+use std::marker::PhantomData;
+
+use bevy_ecs::{prelude::*, schedule::ScheduleBuildError};
+
+use crate::{
+    components::{Parallelism, PolicyWeights, TickPlan, TickReport},
+    error::Error,
+    policy::{self, Actor},
+    rollout::{self, MonitorOf, Rollout, RolloutSlot, TrajectoryPool},
+    schedule::CollectSystems,
+    stats::Monitor,
+    task::Task,
+    weights::{self, WeightsHandle, WeightsSource},
+};
+
+/// What a task brings into a world.
+pub(crate) struct TaskParts<T: Task> {
+    pub actor: Actor<T>,
+    pub weights: Option<WeightsHandle>,
+    pub rollout: Rollout<T>,
+    pub monitor: Monitor,
+    pub parallelism: Parallelism,
+    pub episode_events: bool,
+}
+
+/// Adds a task's resources, policy entity and stages. The Step stage is the environments' or the host's.
+pub(crate) fn install_parts<T: Task>(world: &mut World, schedule: &mut Schedule, parts: TaskParts<T>) {
+    let TaskParts { actor, weights, rollout, monitor, parallelism, episode_events } = parts;
+    let (hosted, publishes) = (actor.is_system(), weights.is_some());
+    let normalises = actor.normalization().is_some();
+    let latest = weights.as_ref().map(WeightsHandle::latest).unwrap_or_default();
+    world.spawn((actor, PolicyWeights::<T>::new(latest.0, latest.1)));
+    if let Some(handle) = weights {
+        world.insert_resource(WeightsSource::<T> { handle, task: PhantomData });
+    }
+    world.insert_resource(parallelism);
+    world.insert_resource(TickPlan::<T>::default());
+    world.insert_resource(TickReport::<T>::default());
+    world.insert_resource(RolloutSlot(Some(Box::new(rollout))));
+    world.insert_resource(TrajectoryPool::<T>::new(episode_events));
+    world.insert_resource(MonitorOf::<T> { monitor, task: PhantomData });
+    if normalises {
+        schedule.add_systems(policy::observe::<T>.in_set(CollectSystems::Infer).before(policy::infer::<T>));
+    }
+    // Only stages that have something to do: a system costs 40 ns a tick.
+    if hosted {
+        let check = policy::check_host_actions::<T>.after(CollectSystems::Infer).before(CollectSystems::Step);
+        schedule.add_systems(check);
+    } else {
+        schedule.add_systems(policy::infer::<T>.in_set(CollectSystems::Infer));
+    }
+    if publishes {
+        let sync = (weights::sync_weights::<T>, policy::adopt::<T>, weights::confirm_adoption::<T>);
+        schedule.add_systems(sync.chain().in_set(CollectSystems::SyncWeights));
+    }
+    schedule.add_systems((
+        rollout::record::<T>.in_set(CollectSystems::Record),
+        (rollout::assemble::<T>, rollout::publish_trajectories::<T>).chain().in_set(CollectSystems::Assemble),
+        rollout::report::<T>.in_set(CollectSystems::Report),
+    ));
+}
+
+/// Adopts weights that were published since the last tick.
+pub(crate) fn adopt_now<T: Task>(world: &mut World) {
+    let version = world.resource::<TickPlan<T>>().version;
+    let newer = world.get_resource::<WeightsSource<T>>().is_some_and(|source| source.handle.version() > version);
+    if newer {
+        // Only a system that was removed by the host could be missing: then its stage is the host's own.
+        let _ = world.run_system_cached(weights::sync_weights::<T>);
+        let _ = world.run_system_cached(policy::adopt::<T>);
+        let _ = world.run_system_cached(weights::confirm_adoption::<T>);
+    }
+}
+
+/// A schedule that cannot be built, in words that name the systems.
+pub(crate) fn schedule_error(error: &ScheduleBuildError, schedule: &Schedule, world: &World) -> Error {
+    Error::Schedule(error.to_string(schedule.graph(), world))
+}

@@ -1,0 +1,21 @@
+//! What most programs need.
+
+pub use crate::{
+    collector::{Collector, Rows},
+    components::{Action, End, Masks, Observation, Reward, RowIndex, Trajectory, TrajectoryId, Truncation, Weights},
+    config::{CollectorBuilder, CollectorConfig, TrajFormat},
+    data,
+    env::{
+        Acrobot, BatchEnv, BatchStep, CartPole, Env, GridWorld, MountainCar, MountainCarContinuous, Pendulum, Stacked,
+        Transition, check_env,
+    },
+    error::Error,
+    policy::{Backend, Exploration, NetworkSpec, Policy},
+    rollout::{Batch, Layout, RewardTransform},
+    schedule::{Collect, CollectSystems, Executor},
+    seed::{Stream, Streams},
+    space::Space,
+    stats::Stats,
+    task::Task,
+    weights::WeightsHandle,
+};
