@@ -12,6 +12,8 @@ pub mod components;
 pub mod data;
 pub mod env;
 pub mod error;
+#[cfg(feature = "gpu")]
+pub mod gpu;
 pub mod math;
 pub mod policy;
 pub mod schedule;

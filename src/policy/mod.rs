@@ -1,3 +1,5 @@
 //! Policies: what acts.
 
+#[cfg(feature = "gpu")]
+pub mod gpu;
 pub mod plan;
