@@ -31,6 +31,8 @@ fn main() -> std::process::ExitCode {
         ("faults::a_wrong_call_is_refused", faults::a_wrong_call_is_refused),
         ("faults::a_wrong_shader_is_refused", faults::a_wrong_shader_is_refused),
         ("faults::a_lost_device_is_reported_once", faults::a_lost_device_is_reported_once),
+        ("faults::a_device_lost_in_the_middle_of_a_forward", faults::a_device_lost_in_the_middle_of_a_forward),
+        ("faults::a_wait_has_a_deadline", faults::a_wait_has_a_deadline),
         ("faults::memory_is_flat", faults::memory_is_flat),
     ])
 }

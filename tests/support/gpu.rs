@@ -8,7 +8,9 @@ use libtest_mimic::{Arguments, Completion, Trial};
 
 /// Runs `tests` under the usual command line of a test binary.
 pub fn run(tests: Vec<(&'static str, fn())>) -> ExitCode {
-    let arguments = Arguments::from_args();
+    let mut arguments = Arguments::from_args();
+    // One after the other: they share a device, and some measure the process's memory.
+    arguments.test_threads = arguments.test_threads.or(Some(1));
     // Kept open, so that all tests share one device.
     let gpu = Gpu::shared();
     let missing = gpu.as_ref().err().map(|error| format!("no GPU adapter: {error}"));
