@@ -43,7 +43,7 @@ fn kernels_have_one_entry_point_of_64_threads_and_params_first() {
         let [entry] = &module.entry_points[..] else { panic!("{name}: entry points") };
         assert_eq!((entry.name.as_str(), entry.workgroup_size), ("main", [gleaner::gpu::GROUP, 1, 1]), "{name}");
         let params = module.global_variables.iter().find(|(_, variable)| variable.space == naga::AddressSpace::Uniform);
-        let binding = params.and_then(|(_, variable)| variable.binding.clone()).unwrap();
+        let binding = params.and_then(|(_, variable)| variable.binding).unwrap();
         assert_eq!((binding.group, binding.binding), (0, 0), "{name}");
     }
 }

@@ -39,8 +39,10 @@ impl Gpu {
     pub fn check_size(&self, label: &str, bytes: u64, usage: wgpu::BufferUsages) -> Result<(), Error> {
         let limits = self.limits();
         let mut allowed = ("max_buffer_size", limits.max_buffer_size);
+        // Shaders number the words of a binding with 32 bits.
+        let words = limits.max_storage_buffer_binding_size.min(u64::from(u32::MAX) * 4);
         let bindings = [
-            (wgpu::BufferUsages::STORAGE, "max_storage_buffer_binding_size", limits.max_storage_buffer_binding_size),
+            (wgpu::BufferUsages::STORAGE, "max_storage_buffer_binding_size", words),
             (wgpu::BufferUsages::UNIFORM, "max_uniform_buffer_binding_size", limits.max_uniform_buffer_binding_size),
         ];
         for (kind, name, limit) in bindings {

@@ -37,8 +37,8 @@ enum State {
 }
 
 impl Upload {
-    /// Writes `parts` one behind the other, each padded to whole words, and gives the buffer to copy from. The copy must
-    /// be in the next [`Gpu::run`] that is given this staging.
+    /// Writes `parts` one behind the other, each padded to whole words, and gives the buffer to copy from. The copy
+    /// must be in the next [`Gpu::run`] that is given this staging.
     ///
     /// # Errors
     /// Those of [`Gpu::buffer`].

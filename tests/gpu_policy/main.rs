@@ -20,6 +20,7 @@ fn main() -> std::process::ExitCode {
         ("network::four_million_rows", network::four_million_rows),
         ("network::a_row_does_not_depend_on_the_others", network::a_row_does_not_depend_on_the_others),
         ("network::new_weights_act_in_the_next_forward", network::new_weights_act_in_the_next_forward),
+        ("network::threads_share_a_device", network::threads_share_a_device),
         ("network::masks_are_obeyed", network::masks_are_obeyed),
         ("network::every_output_is_written", network::every_output_is_written),
         ("network::nan_comes_through", network::nan_comes_through),

@@ -59,7 +59,7 @@ pub fn any_number_of_rows() {
 }
 
 pub fn four_million_rows() {
-    // One more than a dispatch of 65,535 groups of 64 reaches.
+    // One more than a dispatch of 65,535 groups of 64 reaches: the head has a thread a row.
     let n = 4_194_241;
     let plan = mlp(1, &[], Activation::Identity, Head::Gaussian { n: 1 }, Critic::None);
     let weights = weights(&plan, 2);
@@ -106,6 +106,25 @@ pub fn new_weights_act_in_the_next_forward() {
         assert!(network.load(&Default::default()).is_err());
         assert_eq!(forward(&mut network, plan, &rows, no_masks(), Exploration::Sample).unwrap(), got);
     }
+}
+
+pub fn threads_share_a_device() {
+    std::thread::scope(|scope| {
+        for number in 0..4 {
+            scope.spawn(move || {
+                let plan = &plans()[number];
+                let weights = weights(plan, number as u64);
+                let mut network = network(plan, &weights);
+                for n in (1..200).step_by(7) {
+                    let rows = Rows::new(plan, n, n as u64);
+                    let got = forward(&mut network, plan, &rows, no_masks(), Exploration::Sample).unwrap();
+                    for i in 0..n {
+                        check_row((plan, &weights), &rows, no_masks(), Exploration::Sample, &got, i);
+                    }
+                }
+            });
+        }
+    });
 }
 
 pub fn masks_are_obeyed() {

@@ -99,9 +99,11 @@ impl GpuNetwork {
             at += size;
         }
         let mut pass = encoder.begin_compute_pass(&Default::default());
-        let outputs = self.plan.layers.iter().map(|layer| layer.outputs).chain([1]);
-        for ((kernel, bindings), outputs) in self.kernels.iter().zip(&buffers.bindings).zip(outputs) {
-            kernel.dispatch(&mut pass, bindings, rows as u64 * outputs as u64)?;
+        // A layer's thread takes 4 rows and 4 outputs, the head's a row.
+        let tiles = |outputs: usize| rows.div_ceil(4) as u64 * outputs.div_ceil(4) as u64;
+        let items = self.plan.layers.iter().map(|layer| tiles(layer.outputs)).chain([rows as u64]);
+        for ((kernel, bindings), items) in self.kernels.iter().zip(&buffers.bindings).zip(items) {
+            kernel.dispatch(&mut pass, bindings, items)?;
         }
         drop(pass);
         at = 0;
