@@ -4,7 +4,7 @@
 //! Upload (mapped) ─copy→ device buffers ─kernels→ device buffers ─copy→ Readback (mapped)      one submit
 //! ```
 //!
-//! Staging memory belongs to its user and is mapped again after each submit, so nothing is allocated a dispatch. No call
+//! Staging memory belongs to its user and is mapped again after each submit, so a submit creates no buffer. No call
 //! waits without a deadline, and the first fault of a device is latched: every later call fails with it at once.
 
 pub mod adapter;
