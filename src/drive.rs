@@ -28,7 +28,7 @@ pub(crate) struct Drive<T: Task> {
     pub pool: ArenaPool<T>,
     pub specs: Arc<[ColumnSpec]>,
     pub monitor: Monitor,
-    rows: Vec<RowIndex>,
+    pub rows: Vec<RowIndex>,
     slots: QueryState<&'static Slot, With<Observation<T>>>,
 }
 
@@ -155,7 +155,7 @@ impl<T: Task> Drive<T> {
         frame.saturating_mul(slots).saturating_add(rows.saturating_mul(size_of::<T::Observation>()))
     }
 
-    fn rollout(&mut self) -> Option<Mut<'_, RolloutSlot<T>>> {
+    pub(crate) fn rollout(&mut self) -> Option<Mut<'_, RolloutSlot<T>>> {
         self.world.get_resource_mut::<RolloutSlot<T>>()
     }
 

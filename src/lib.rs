@@ -15,10 +15,13 @@ pub mod data;
 mod drive;
 pub mod env;
 pub mod error;
+#[cfg(feature = "gpu")]
+pub mod gpu;
 pub mod math;
 mod plugin;
 pub mod policy;
 pub mod prelude;
+mod restart;
 pub mod rollout;
 pub mod schedule;
 pub mod seed;

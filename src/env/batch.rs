@@ -39,7 +39,7 @@ pub(crate) struct BatchSim<S: BatchEnv> {
     limit: u32,
     clip: ActionClip,
     clipped: Vec<S::Action>,
-    pub seed: Seed,
+    seed: Seed,
     worker: u32,
 }
 
@@ -72,6 +72,10 @@ impl<S: BatchEnv> Stepper<S> for BatchStepper<S> {
         schedule.add_systems(step_batch::<S>.in_set(CollectSystems::Step));
         self.restart(world, &entities)?;
         Ok(entities)
+    }
+
+    fn reseed(&self, world: &mut World, seed: Seed) {
+        world.resource_mut::<BatchSim<S>>().seed = seed;
     }
 
     fn restart(&self, world: &mut World, rows: &[Entity]) -> Result<(), Error> {

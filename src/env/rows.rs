@@ -36,6 +36,9 @@ pub trait Stepper<T: Task>: Send + Sync {
     /// Spawns the rows, in row order, each at the start of its first episode, and adds the Step stage.
     fn install(&mut self, world: &mut World, schedule: &mut Schedule, spawn: &Spawn) -> Result<Vec<Entity>, Error>;
 
+    /// The master seed that error messages name.
+    fn reseed(&self, world: &mut World, seed: Seed);
+
     /// Starts an episode in each of `rows`, whose streams stand at its start.
     fn restart(&self, world: &mut World, rows: &[Entity]) -> Result<(), Error>;
 }
@@ -77,6 +80,10 @@ impl<E: Env> Stepper<E> for RowStepper<E> {
         schedule.add_systems(step::step_rows::<E>.in_set(CollectSystems::Step));
         self.restart(world, &entities)?;
         Ok(entities)
+    }
+
+    fn reseed(&self, world: &mut World, seed: Seed) {
+        world.resource_mut::<step::EnvSettings<E>>().seed = seed;
     }
 
     fn restart(&self, world: &mut World, rows: &[Entity]) -> Result<(), Error> {

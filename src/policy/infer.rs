@@ -90,7 +90,8 @@ pub(crate) fn infer<T: Task>(
             let role = role(rest.slots[0], &plan);
             let all = plan.random == 0 && plan.active == u32::MAX;
             let same = if all { None } else { rest.slots.iter().position(|slot| self::role(*slot, &plan) != role) };
-            let (run, behind) = rest.split_at(same.unwrap_or(slots.len()).min(slots.len()));
+            let end = same.unwrap_or(rest.slots.len());
+            let (run, behind) = rest.split_at(end);
             match role {
                 Role::Random => actor.act_at_random(run),
                 Role::Policy => actor.act(run, &report, &parallelism),

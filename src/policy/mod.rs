@@ -5,6 +5,8 @@ pub mod backend;
 pub mod check;
 pub mod cpu;
 mod evaluate;
+#[cfg(feature = "gpu")]
+pub mod gpu;
 pub mod head;
 mod host;
 mod infer;

@@ -23,6 +23,6 @@ pub(crate) use pieces::Assembly;
 pub(crate) use pool::ArenaPool;
 pub(crate) use record::{in_order, record};
 pub(crate) use report::{MonitorOf, report};
-pub(crate) use state::{Columns, Rollout, RolloutSlot};
+pub(crate) use state::{Columns, Ended, Rollout, RolloutSlot};
 pub use trajectories::EpisodeEnded;
 pub(crate) use trajectories::{TrajectoryPool, publish_trajectories};

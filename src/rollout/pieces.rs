@@ -11,7 +11,7 @@ use super::{
     state::{Ended, Rollout},
 };
 use crate::{
-    components::{ColumnSpec, Flags, Trajectory},
+    components::{ColumnSpec, Flags, RowIndex, Trajectory},
     task::Task,
 };
 
@@ -281,6 +281,27 @@ impl<T: Task> Assembly<T> {
         }
         (self.open_frames, self.complete_frames) = (0, 0);
         frames
+    }
+
+    /// Forgets running and waiting episodes of the rows in `slots`; returns their frames.
+    pub(crate) fn clear_rows(&mut self, slots: &[(u32, RowIndex)]) -> usize {
+        let before = self.open_frames + self.complete_frames;
+        for (slot, _) in slots {
+            if let Some(piece) = self.open.get_mut(*slot as usize) {
+                self.open_frames -= piece.frames;
+                self.chunks.give_back(std::mem::replace(piece, EMPTY));
+            }
+        }
+        let Self { chunks, complete, complete_frames, .. } = self;
+        complete.retain(|complete| {
+            let dropped = slots.iter().any(|(_, row)| *row == complete.trajectory.row);
+            if dropped {
+                *complete_frames -= complete.piece.frames;
+                chunks.give_back(complete.piece);
+            }
+            !dropped
+        });
+        before - self.open_frames - self.complete_frames
     }
 
     /// Bytes held.

@@ -122,6 +122,8 @@ pub(crate) struct Rollout<T: Task> {
     pub ended: Vec<Ended<T::Observation>>,
     /// This tick's quarantined slots, ascending, with the last observations of their episodes.
     pub quarantined: Vec<(u32, T::Observation)>,
+    /// Episodes that were cut between rollouts; the next one lists them first.
+    pub forced: Vec<Ended<T::Observation>>,
     /// How many of `ended` the later stages have taken note of.
     pub noted: usize,
     /// The plan that the tick in progress runs under.
@@ -152,6 +154,7 @@ impl<T: Task> Rollout<T> {
             started: Vec::new(),
             ended: Vec::new(),
             quarantined: Vec::new(),
+            forced: Vec::new(),
             noted: 0,
             plan: TickPlan::default(),
             previous_version: 0,
@@ -173,7 +176,8 @@ impl<T: Task> Rollout<T> {
         self.ticks = ticks;
         self.tick = 0;
         self.ended.clear();
-        self.noted = 0;
+        self.ended.append(&mut self.forced);
+        self.noted = self.ended.len();
         self.block = Some(block);
         self.first_versions.resize(rows.len(), 0);
         self.record_observations(world, 0);

@@ -1,0 +1,70 @@
+// One linear layer with its activation: a thread a tile of 4 rows and 4 outputs, so that 8 loads serve 16 products.
+// Twin: `policy::plan::Linear`.
+#import shared/grid
+#import shared/math
+
+struct LinearParams {
+    rows: u32,
+    inputs: u32,
+    outputs: u32,
+    padding: u32,
+}
+
+// 0 identity, 1 tanh, 2 relu.
+override activation: u32 = 0u;
+
+@group(0) @binding(0) var<uniform> params: LinearParams;
+@group(0) @binding(1) var<storage, read> from_: array<f32>;
+@group(0) @binding(2) var<storage, read> weight: array<f32>;
+@group(0) @binding(3) var<storage, read> bias: array<f32>;
+@group(0) @binding(4) var<storage, read_write> to_: array<f32>;
+
+fn activate(x: f32) -> f32 {
+    if activation == 1u {
+        return tanh32(x);
+    }
+    if activation == 2u {
+        // By bits, so that NaN stays NaN.
+        return bitcast<f32>(select(bitcast<u32>(x), 0u, x < 0.0));
+    }
+    return x;
+}
+
+fn store(row: u32, output: u32, sums: vec4<f32>) {
+    for (var j = 0u; row < params.rows && j < 4u; j++) {
+        if output + j < params.outputs {
+            to_[row * params.outputs + output + j] = activate(bias[output + j] + sums[j]);
+        }
+    }
+}
+
+@compute @workgroup_size(64)
+fn main(
+    @builtin(workgroup_id) group: vec3<u32>,
+    @builtin(num_workgroups) groups: vec3<u32>,
+    @builtin(local_invocation_index) local: u32,
+) {
+    let tile = item(group, groups, local);
+    let across = (params.outputs + 3u) / 4u;
+    let row = tile / across * 4u;
+    let output = tile % across * 4u;
+    if row >= params.rows {
+        return;
+    }
+    // Past the edge the last row and the last output are read again; `store` leaves them out.
+    let four = vec4<u32>(0u, 1u, 2u, 3u);
+    let x = min(row + four, vec4<u32>(params.rows - 1u)) * params.inputs;
+    let w = min(output + four, vec4<u32>(params.outputs - 1u)) * params.inputs;
+    var sums = mat4x4<f32>();
+    for (var k = 0u; k < params.inputs; k++) {
+        let weights = vec4<f32>(weight[w.x + k], weight[w.y + k], weight[w.z + k], weight[w.w + k]);
+        sums[0] += from_[x.x + k] * weights;
+        sums[1] += from_[x.y + k] * weights;
+        sums[2] += from_[x.z + k] * weights;
+        sums[3] += from_[x.w + k] * weights;
+    }
+    store(row, output, sums[0]);
+    store(row + 1u, output, sums[1]);
+    store(row + 2u, output, sums[2]);
+    store(row + 3u, output, sums[3]);
+}

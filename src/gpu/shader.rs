@@ -1,0 +1,69 @@
+//! Shader texts and their `#import` lines.
+
+use crate::error::Error;
+
+macro_rules! shaders {
+    ($($name:literal),* $(,)?) => {
+        &[$(($name, include_str!(concat!("../../shaders/", $name, ".wgsl")))),*]
+    };
+}
+
+/// Every file of `shaders/`, by its path without the ending.
+pub const SHADERS: &[(&str, &str)] =
+    shaders!["linear", "categorical", "gaussian", "shared/grid", "shared/math", "shared/threefry"];
+
+/// The text of the shader called `name`, its imports expanded.
+///
+/// # Errors
+/// [`Error::Gpu`] if there is no such shader; the legal names are told.
+pub fn source(name: &str) -> Result<String, Error> {
+    expand(find(name)?)
+}
+
+/// Replaces each line `#import NAME` with that shader's text; a shader comes in once however often it is asked for.
+///
+/// # Errors
+/// [`Error::Gpu`] if there is no such shader; the legal names are told.
+pub fn expand(text: &str) -> Result<String, Error> {
+    let mut out = String::new();
+    append(text, &mut Vec::new(), &mut out)?;
+    Ok(out)
+}
+
+fn append<'a>(text: &'a str, imported: &mut Vec<&'a str>, out: &mut String) -> Result<(), Error> {
+    for line in text.lines() {
+        match line.strip_prefix("#import ").map(str::trim) {
+            Some(name) if imported.contains(&name) => {}
+            Some(name) => {
+                imported.push(name);
+                append(find(name)?, imported, out)?;
+            }
+            None => {
+                out.push_str(line);
+                out.push('\n');
+            }
+        }
+    }
+    Ok(())
+}
+
+fn find(name: &str) -> Result<&'static str, Error> {
+    SHADERS.iter().find(|(own, _)| *own == name).map(|(_, text)| *text).ok_or_else(|| {
+        let legal: Vec<_> = SHADERS.iter().map(|(name, _)| *name).collect();
+        Error::Gpu(format!("shader is {name:?}; legal: {}", legal.join(", ")))
+    })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn an_import_comes_once_and_an_unknown_one_is_named() {
+        let text = expand("#import shared/math\n#import shared/threefry\n#import shared/math\nconst X = 1;").unwrap();
+        assert_eq!(text.matches("fn threefry(").count(), 1);
+        assert!(text.ends_with("const X = 1;\n") && !text.contains("#import"));
+        let error = expand("#import shared/nothing").unwrap_err().to_string();
+        assert!(error.contains("shared/nothing") && error.contains("shared/math"), "{error}");
+    }
+}

@@ -1,0 +1,73 @@
+//! What one forward sends: uniforms, draws and masks in the layouts of the shaders.
+
+use bytemuck::bytes_of;
+
+use super::{
+    params::{CategoricalParams, GaussianParams, LinearParams},
+    rows::mask_words,
+};
+use crate::policy::plan::{Exploration, Forward, Head, Plan};
+
+/// Scratch memory; grows to what was needed and stays.
+#[derive(Default)]
+pub(super) struct Packed {
+    /// A uniform a layer, the head's last, each `stride` bytes from the next.
+    pub(super) uniforms: Vec<u8>,
+    /// Key, episode and step of a row.
+    pub(super) draws: Vec<[u32; 4]>,
+    /// A byte an action, rows padded to whole words; empty if every action is legal.
+    pub(super) masks: Vec<u8>,
+}
+
+impl Packed {
+    pub(super) fn pack(&mut self, plan: &Plan, input: &Forward<'_>, stride: usize) {
+        let rows = input.keys.len();
+        self.draws.clear();
+        let counters = input.episodes.iter().zip(input.steps);
+        let draw = |(key, (episode, step)): (&crate::seed::ActionKey, (&crate::components::Episode, _))| {
+            let step: &crate::components::EpisodeStep = step;
+            [key.0[0], key.0[1], episode.0, step.0]
+        };
+        self.draws.extend(input.keys.iter().zip(counters).map(draw));
+        self.pack_masks(plan.head, input, rows);
+        self.pack_uniforms(plan, input.exploration, rows as u32, stride);
+    }
+
+    fn pack_masks(&mut self, head: Head, input: &Forward<'_>, rows: usize) {
+        self.masks.clear();
+        let Head::Categorical { n } = head else { return };
+        let width = input.masks.width().min(n);
+        if width == 0 {
+            return;
+        }
+        let stride = mask_words(head) * 4;
+        // What a mask does not cover is legal.
+        self.masks.resize(rows * stride, 1);
+        for (i, packed) in self.masks.chunks_exact_mut(stride).enumerate() {
+            packed[..width].copy_from_slice(&input.masks.row(i)[..width]);
+        }
+    }
+
+    fn pack_uniforms(&mut self, plan: &Plan, exploration: Exploration, rows: u32, stride: usize) {
+        self.uniforms.clear();
+        self.uniforms.resize(stride * (plan.layers.len() + 1), 0);
+        let mut blocks = self.uniforms.chunks_exact_mut(stride);
+        let mut put = |bytes: &[u8]| {
+            if let Some(block) = blocks.next() {
+                block[..bytes.len()].copy_from_slice(bytes);
+            }
+        };
+        for layer in &plan.layers {
+            let (inputs, outputs) = (layer.inputs as u32, layer.outputs as u32);
+            put(bytes_of(&LinearParams { rows, inputs, outputs, padding: 0 }));
+        }
+        let exploration = exploration as u32;
+        match plan.head {
+            Head::Categorical { n } => {
+                let mask_words = if self.masks.is_empty() { 0 } else { mask_words(plan.head) as u32 };
+                put(bytes_of(&CategoricalParams { rows, actions: n as u32, exploration, mask_words }));
+            }
+            Head::Gaussian { n } => put(bytes_of(&GaussianParams { rows, actions: n as u32, exploration, padding: 0 })),
+        }
+    }
+}

@@ -1,0 +1,145 @@
+//! Forced resets: ending episodes from outside, between rollouts.
+
+use bevy_ecs::prelude::*;
+
+use crate::{
+    collector::{Collector, Rows},
+    components::{
+        ActionKey, End, Episode, EpisodeReturn, EpisodeStep, Observation, RowIndex, Trajectory, TrajectoryId,
+        Truncation,
+    },
+    env::{BatchEnv, BatchSim, Env, EnvSettings},
+    error::Error,
+    rollout::Ended,
+    seed::{Purpose, Seed, Stream},
+    task::Task,
+};
+
+impl<T: Task> Collector<T> {
+    /// Ends the episodes of `rows`, truncated by a forced reset, and starts new ones under new ids. Frames of theirs
+    /// that wait for a batch of whole trajectories are discarded and counted. Errors: a row that does not exist; what
+    /// `reset` of the environment gives.
+    pub fn reset(&mut self, rows: Rows<'_>) -> Result<(), Error> {
+        let slots = self.slots(rows)?;
+        self.cut(&slots);
+        self.restart_rows(&slots)
+    }
+
+    /// Gives all rows the streams of `seed`, ends their episodes as [`reset`](Self::reset) does, and returns the next
+    /// seed of the chain: [`Seed::next`]. From here on the data are those of a new collector with this seed.
+    pub fn set_seed(&mut self, seed: u64) -> Result<u64, Error> {
+        self.set_seed_static(seed)?;
+        Ok(Seed(seed).next().0)
+    }
+
+    /// [`set_seed`](Self::set_seed) without moving along the chain: returns `seed`.
+    pub fn set_seed_static(&mut self, seed: u64) -> Result<u64, Error> {
+        let slots = self.slots(Rows::All)?;
+        self.cut(&slots);
+        self.config.seed = seed;
+        self.stepper.reseed(&mut self.drive.world, Seed(seed));
+        for entity in &self.entities {
+            let mut row = self.drive.world.entity_mut(*entity);
+            let Some(RowIndex(index)) = row.get::<RowIndex>().copied() else { continue };
+            row.insert((
+                Episode(0),
+                Stream::new(Seed(seed), index, Purpose::Env, 0),
+                ActionKey(Seed(seed).row_key(index, Purpose::Action)),
+            ));
+        }
+        self.restart_rows(&slots)?;
+        Ok(seed)
+    }
+
+    fn slots(&self, rows: Rows<'_>) -> Result<Vec<(u32, RowIndex)>, Error> {
+        let all = || (0..).zip(self.drive.rows.iter().copied());
+        match rows {
+            Rows::All => Ok(all().collect()),
+            Rows::Some(rows) => {
+                if let Some(row) = rows.iter().find(|row| !self.drive.rows.contains(&RowIndex(**row))) {
+                    return Err(Error::config("row", row, format!("0 to {}", self.rows() - 1)));
+                }
+                Ok(all().filter(|(_, row)| rows.contains(&row.0)).collect())
+            }
+        }
+    }
+
+    /// Ends the episodes of the rows in `slots`; environments are not touched yet.
+    fn cut(&mut self, slots: &[(u32, RowIndex)]) {
+        let Some(mut rollout) = self.drive.rollout().and_then(|mut holder| holder.0.take()) else { return };
+        let mut ledger = self.drive.monitor.ledger();
+        if let Some(assembly) = &mut self.assembly {
+            let frames = assembly.clear_rows(slots) as u64;
+            ledger.counters.discarded.reset += frames;
+            ledger.in_flight -= frames;
+        }
+        for (slot, row) in slots {
+            let mut entity = self.drive.world.entity_mut(self.entities[*slot as usize]);
+            let Ok((mut step, mut total, mut id, mut episode, mut stream, last)) = entity.get_components_mut::<(
+                &mut EpisodeStep,
+                &mut EpisodeReturn,
+                &mut TrajectoryId,
+                &mut Episode,
+                &mut Stream,
+                &Observation<T>,
+            )>() else {
+                continue;
+            };
+            let trajectory = Trajectory {
+                id: *id,
+                row: *row,
+                rollout: rollout.rollout,
+                // Before the first tick.
+                tick: u32::MAX,
+                length: step.0,
+                total_reward: total.0,
+                first_version: rollout.first_versions[*slot as usize],
+                last_version: rollout.plan.version,
+                end: End::truncated_by(Truncation::ForcedReset),
+            };
+            if self.assembly.is_some() {
+                ledger.pending = ledger.pending.saturating_sub(u64::from(step.0));
+            } else if step.0 > 0 {
+                ledger.episode(&trajectory);
+                rollout.forced.push(Ended { slot: *slot, trajectory, last: last.0 });
+            }
+            (*step, *total, *id) = (EpisodeStep(0), EpisodeReturn(0.0), rollout.next_id());
+            episode.0 += 1;
+            stream.start_episode(episode.0);
+            rollout.started.push(*slot);
+        }
+        ledger.counters.trajectory_serial = rollout.serial;
+        drop(ledger);
+        if let Some(mut holder) = self.drive.rollout() {
+            holder.0 = Some(rollout);
+        }
+    }
+
+    fn restart_rows(&mut self, slots: &[(u32, RowIndex)]) -> Result<(), Error> {
+        let entities: Vec<Entity> = slots.iter().map(|(slot, _)| self.entities[*slot as usize]).collect();
+        self.stepper.restart(&mut self.drive.world, &entities)
+    }
+}
+
+impl<E: Env> Collector<E> {
+    /// Replaces the options of all later resets.
+    pub fn set_reset_options(&mut self, options: E::Options) {
+        self.drive.world.resource_mut::<EnvSettings<E>>().options = options;
+    }
+
+    /// [`reset`](Self::reset) with options of its own; later resets have the old ones.
+    pub fn reset_with(&mut self, rows: Rows<'_>, options: E::Options) -> Result<(), Error> {
+        let mut settings = self.drive.world.resource_mut::<EnvSettings<E>>();
+        let kept = std::mem::replace(&mut settings.options, options);
+        let done = self.reset(rows);
+        self.set_reset_options(kept);
+        done
+    }
+}
+
+impl<S: BatchEnv> Collector<S> {
+    /// Replaces the options of all later resets of a simulator.
+    pub fn set_simulator_options(&mut self, options: S::Options) {
+        self.drive.world.resource_mut::<BatchSim<S>>().options = options;
+    }
+}

@@ -1,0 +1,39 @@
+//! Policies on the GPU: the kernels equal their CPU twins, the network equals a naive reference at any number of rows,
+//! every output is written, faults are reported once, and memory is flat.
+
+mod faults;
+mod golden;
+mod kernels;
+mod network;
+mod reference;
+#[path = "../support/gpu.rs"]
+mod support;
+
+fn main() -> std::process::ExitCode {
+    support::run(vec![
+        ("kernels::threefry_gives_the_published_vectors", kernels::threefry_gives_the_published_vectors),
+        ("kernels::functions_equal_their_cpu_twins", kernels::functions_equal_their_cpu_twins),
+        ("kernels::nan_and_infinity_are_told_by_bits", kernels::nan_and_infinity_are_told_by_bits),
+        ("kernels::a_folded_dispatch_reaches_the_last_item", kernels::a_folded_dispatch_reaches_the_last_item),
+        ("network::equals_the_reference", network::equals_the_reference),
+        ("network::any_number_of_rows", network::any_number_of_rows),
+        ("network::four_million_rows", network::four_million_rows),
+        ("network::a_row_does_not_depend_on_the_others", network::a_row_does_not_depend_on_the_others),
+        ("network::new_weights_act_in_the_next_forward", network::new_weights_act_in_the_next_forward),
+        ("network::threads_share_a_device", network::threads_share_a_device),
+        ("network::masks_are_obeyed", network::masks_are_obeyed),
+        ("network::every_output_is_written", network::every_output_is_written),
+        ("network::nan_comes_through", network::nan_comes_through),
+        ("golden::mlp", golden::mlp),
+        ("golden::categorical", golden::categorical),
+        ("golden::gaussian", golden::gaussian),
+        ("faults::hardware_comes_before_software", faults::hardware_comes_before_software),
+        ("faults::a_buffer_over_the_limit_is_refused", faults::a_buffer_over_the_limit_is_refused),
+        ("faults::a_wrong_call_is_refused", faults::a_wrong_call_is_refused),
+        ("faults::a_wrong_shader_is_refused", faults::a_wrong_shader_is_refused),
+        ("faults::a_lost_device_is_reported_once", faults::a_lost_device_is_reported_once),
+        ("faults::a_device_lost_in_the_middle_of_a_forward", faults::a_device_lost_in_the_middle_of_a_forward),
+        ("faults::a_wait_has_a_deadline", faults::a_wait_has_a_deadline),
+        ("faults::memory_is_flat", faults::memory_is_flat),
+    ])
+}
