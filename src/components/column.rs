@@ -13,17 +13,25 @@ pub struct ColumnSpec {
     pub fields: Vec<Field>,
     /// Bytes of one value.
     pub stride: usize,
+    /// Whether it belongs to the time before the action, as observations do: time-major blocks then hold one tick more.
+    pub leads: bool,
 }
 
 impl ColumnSpec {
     /// The column `name` of values of `D`.
     pub fn of<D: Data>(name: &'static str) -> Self {
-        Self { name, fields: D::fields(), stride: size_of::<D>() }
+        Self { name, fields: D::fields(), stride: size_of::<D>(), leads: false }
+    }
+
+    /// The column, as one that belongs to the time before the action.
+    #[must_use]
+    pub fn leading(self) -> Self {
+        Self { leads: true, ..self }
     }
 
     /// The column `name` of scalars of `dtype`.
     pub fn scalar(name: &'static str, dtype: Dtype) -> Self {
-        Self { name, fields: vec![Field { name: "", dtype, shape: Vec::new() }], stride: dtype.size() }
+        Self { name, fields: vec![Field { name: "", dtype, shape: Vec::new() }], stride: dtype.size(), leads: false }
     }
 }
 

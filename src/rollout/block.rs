@@ -40,8 +40,8 @@ impl Layout {
         }
     }
 
-    /// Slots of the observation column.
-    pub(crate) fn observation_slots(self) -> usize {
+    /// Slots of columns that lead.
+    pub(crate) fn leading_slots(self) -> usize {
         match self {
             Self::TimeMajor { ticks, rows } => (ticks + 1) * rows,
             layout => layout.slots(),
@@ -100,8 +100,8 @@ impl<T: Task> Block<T> {
     /// Makes room for `layout`; forgets what the block held.
     pub(crate) fn shape(&mut self, specs: &[ColumnSpec], layout: Layout) {
         self.layout = layout;
-        for (i, (column, spec)) in self.columns.iter_mut().zip(specs).enumerate() {
-            let slots = if i == column::OBSERVATION { layout.observation_slots() } else { layout.slots() };
+        for (column, spec) in self.columns.iter_mut().zip(specs) {
+            let slots = if spec.leads { layout.leading_slots() } else { layout.slots() };
             column.resize(slots * spec.stride);
         }
         self.finals.clear();

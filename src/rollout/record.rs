@@ -44,13 +44,8 @@ impl<T: Task> Rollout<T> {
         let (rows, tick) = (self.rows, self.tick);
         let active = (self.plan.active as usize).min(rows);
         let random = (self.plan.random as usize).min(active);
+        self.record_columns(world, tick, |spec| !spec.leads);
         let Some(block) = &mut self.block else { return };
-        for (i, source) in self.columns.sources.iter_mut().enumerate().skip(1) {
-            let Some(source) = source else { continue };
-            let width = rows * self.columns.specs[i].stride;
-            let out = &mut block.columns[i].bytes_mut()[tick * width..(tick + 1) * width];
-            source.record(world, self.in_order, out);
-        }
         let frames = tick * rows..(tick + 1) * rows;
         if self.rewards != Default::default() {
             self.rewards.apply(&mut block.columns[column::REWARD].values_mut()[frames.clone()]);
@@ -60,7 +55,7 @@ impl<T: Task> Rollout<T> {
         flags[random..].fill(Flags::VALID);
         block.columns[column::VERSION].values_mut::<u64>()[frames].fill(self.plan.version);
         block.frames += active;
-        self.record_observations(world, tick + 1);
+        self.record_leading(world, tick + 1);
         for slot in active..rows {
             self.keep_next(tick * rows + slot);
             self.clear(tick * rows + slot);

@@ -3,7 +3,7 @@
 use bevy_ecs::prelude::*;
 
 use super::{
-    block::{Block, Layout, column},
+    block::{Block, Layout},
     column::{ComponentSource, ExtraSource},
 };
 use crate::{
@@ -56,7 +56,7 @@ impl Columns {
             Some(Box::new(ComponentSource::<T, C>::new(world)))
         }
         let observation = component::<T, Observation<T>>(world);
-        columns.add(ColumnSpec::of::<T::Observation>("observation"), observation);
+        columns.add(ColumnSpec::of::<T::Observation>("observation").leading(), observation);
         columns.add(ColumnSpec::of::<T::Action>("action"), component::<T, Action<T>>(world));
         columns.add(ColumnSpec::scalar("reward", Dtype::F32), component::<T, Reward>(world));
         columns.add(ColumnSpec::scalar("end", Dtype::U8), component::<T, End>(world));
@@ -66,7 +66,7 @@ impl Columns {
         columns.add(ColumnSpec::scalar("version", Dtype::U64), None);
         if size_of::<T::Mask>() > 0 {
             let mask = component::<T, ActionMask<T>>(world);
-            columns.add(ColumnSpec::of::<T::Mask>("action_mask"), mask);
+            columns.add(ColumnSpec::of::<T::Mask>("action_mask").leading(), mask);
         }
         if policy_outputs {
             columns.add(ColumnSpec::scalar("log_prob", Dtype::F32), component::<T, LogProb>(world));
@@ -168,7 +168,7 @@ impl<T: Task> Rollout<T> {
         TrajectoryId::new(self.worker, self.serial)
     }
 
-    /// Begins a rollout of `ticks` ticks of `rows` in `block`; slot 0 takes the present observations.
+    /// Begins a rollout of `ticks` ticks of `rows` in `block`; tick 0 takes the present observations.
     pub(crate) fn begin(&mut self, world: &World, mut block: Box<Block<T>>, rows: &[RowIndex], ticks: usize) {
         block.shape(&self.columns.specs, Layout::TimeMajor { ticks, rows: rows.len() });
         block.rows.extend_from_slice(rows);
@@ -180,7 +180,7 @@ impl<T: Task> Rollout<T> {
         self.noted = self.ended.len();
         self.block = Some(block);
         self.first_versions.resize(rows.len(), 0);
-        self.record_observations(world, 0);
+        self.record_leading(world, 0);
     }
 
     /// Takes the finished block out of the rollout.
@@ -195,14 +195,22 @@ impl<T: Task> Rollout<T> {
         Some(block)
     }
 
-    /// Copies the present observations to tick `tick`.
-    pub(crate) fn record_observations(&mut self, world: &World, tick: usize) {
-        let (rows, in_order) = (self.rows, self.in_order);
+    /// Copies the columns that lead, as they are now, to tick `tick`.
+    pub(crate) fn record_leading(&mut self, world: &World, tick: usize) {
+        self.record_columns(world, tick, |spec| spec.leads);
+    }
+
+    /// Copies the columns that `which` chooses, as they are now, to tick `tick`.
+    pub(crate) fn record_columns(&mut self, world: &World, tick: usize, which: impl Fn(&ColumnSpec) -> bool) {
         let Some(block) = &mut self.block else { return };
-        let width = rows * size_of::<T::Observation>();
-        let out = &mut block.columns[column::OBSERVATION].bytes_mut()[tick * width..(tick + 1) * width];
-        if let Some(source) = &mut self.columns.sources[column::OBSERVATION] {
-            source.record(world, in_order, out);
+        let columns = self.columns.specs.iter().zip(&mut self.columns.sources).zip(&mut block.columns);
+        for ((spec, source), column) in columns {
+            if let Some(source) = source
+                && which(spec)
+            {
+                let width = self.rows * spec.stride;
+                source.record(world, self.in_order, &mut column.bytes_mut()[tick * width..(tick + 1) * width]);
+            }
         }
     }
 }
