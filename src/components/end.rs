@@ -52,6 +52,15 @@ impl End {
     /// A frame whose numbers are not finite; Record turns it into a slot without a frame.
     pub(crate) const QUARANTINED: Self = Self(0x7f);
 
+    /// No frame in this tick: the row is pending. Record leaves its slot empty.
+    pub(crate) const IDLE: Self = Self(0x7e);
+
+    /// Whether the tick gave a frame: neither idle nor quarantined.
+    #[inline(always)]
+    pub(crate) const fn is_frame(self) -> bool {
+        self.0 < Self::IDLE.0 || self.0 >= Self::TERMINATED.0
+    }
+
     /// The task did not end but the episode was cut.
     pub const fn truncated_by(reason: Truncation) -> Self {
         Self(reason as u8)
