@@ -6,13 +6,10 @@ use pulp::{Arch, Simd, WithSimd};
 use crate::{
     components::Masks,
     data::{Dtype, Field},
-    seed::{self, Stream, Streams},
+    seed::{self, Streams},
     space::Space,
     task::Task,
 };
-
-/// Rows drawn side by side: two registers of AVX2 a word, so that one's additions hide the other's latency.
-const LANES: usize = 16;
 
 /// Draws an action for each row of `actions`, from the row's own stream: uniform over the legal actions and over bounded
 /// intervals, see [`Space::sample`]. `fields` are those of `T::Action`; all runs have the same length.
@@ -50,22 +47,13 @@ impl WithSimd for Uniform<'_, '_> {
     #[inline(always)]
     fn with_simd<S: Simd>(self, _: S) {
         let (keys, episodes, steps) = self.streams.columns();
-        let (mut keys, mut episodes, mut steps) =
-            (keys.chunks_exact(LANES), episodes.chunks_exact(LANES), steps.chunks_exact(LANES));
-        let mut actions = self.actions.chunks_exact_mut(LANES);
-        for (((keys, episodes), steps), actions) in (&mut keys).zip(&mut episodes).zip(&mut steps).zip(&mut actions) {
-            let key = [std::array::from_fn(|i| keys[i].0[0]), std::array::from_fn(|i| keys[i].0[1])];
-            let draw = std::array::from_fn(|i| steps[i].0.wrapping_mul(seed::DRAWS_PER_FRAME));
-            let counter = [draw, std::array::from_fn(|i| episodes[i].0)];
-            let [words, _] = seed::threefry_lanes::<LANES>(key, counter);
-            for (action, word) in actions.iter_mut().zip(words) {
-                *action = seed::below(word, self.n) as i32;
-            }
-        }
-        let rest = keys.remainder().iter().zip(episodes.remainder()).zip(steps.remainder());
-        for (((key, episode), step), action) in rest.zip(actions.into_remainder()) {
-            let draw = step.0.wrapping_mul(seed::DRAWS_PER_FRAME);
-            *action = Stream::from_key(key.0, episode.0, draw).below(self.n) as i32;
+        let rows = self.actions.len();
+        let (keys, episodes, steps) = (&keys[..rows], &episodes[..rows], &steps[..rows]);
+        // Nothing but arithmetic on columns, so that the compiler takes as many rows at once as registers hold.
+        for row in 0..rows {
+            let draw = steps[row].0.wrapping_mul(seed::DRAWS_PER_FRAME);
+            let [word, _] = seed::threefry(keys[row].0, [draw, episodes[row].0]);
+            self.actions[row] = seed::below(word, self.n) as i32;
         }
     }
 }

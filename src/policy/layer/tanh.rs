@@ -2,7 +2,7 @@
 
 use super::Elementwise;
 
-/// Within 4 ulp: [`math::tanh`](crate::math::tanh).
+/// Within 8 ulp: [`math::tanh`](crate::math::tanh).
 pub(crate) struct Tanh;
 
 impl Elementwise for Tanh {
