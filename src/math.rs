@@ -93,20 +93,27 @@ pub fn ln(x: f32) -> f32 {
 /// chain of dependent operations is three times as long, which a policy's layers wait for.
 #[inline(always)]
 pub fn tanh(x: f32) -> f32 {
+    tanh_with::<false>(x)
+}
+
+/// [`tanh`], with fused multiplications and additions if `FUSED`: for code that is compiled for machines with them.
+#[inline(always)]
+pub(crate) fn tanh_with<const FUSED: bool>(x: f32) -> f32 {
+    let add = |product: f32, z: f32, constant: f32| {
+        if FUSED { product.mul_add(z, constant) } else { product * z + constant }
+    };
     // The smallest number for which the quotient is 1.
     let x = x.clamp(-7.905_311, 7.905_311);
     let z = x * x;
-    let p = -2.760_768_5e-16;
-    let p = p * z + 2.000_187_9e-13;
-    let p = p * z - 8.604_671_5e-11;
-    let p = p * z + 5.122_297e-8;
-    let p = p * z + 1.485_722_4e-5;
-    let p = p * z + 6.372_619_3e-4;
-    let p = p * z + 4.893_524_6e-3;
-    let q = 1.198_258_4e-6;
-    let q = q * z + 1.185_347_1e-4;
-    let q = q * z + 2.268_434_6e-3;
-    let q = q * z + 4.893_525_2e-3;
+    let p = add(-2.760_768_5e-16, z, 2.000_188e-13);
+    let p = add(p, z, -8.604_672e-11);
+    let p = add(p, z, 5.122_297e-8);
+    let p = add(p, z, 1.485_722_4e-5);
+    let p = add(p, z, 6.372_619_3e-4);
+    let p = add(p, z, 4.893_524_6e-3);
+    let q = add(1.198_258_4e-6, z, 1.185_347_1e-4);
+    let q = add(q, z, 2.268_434_6e-3);
+    let q = add(q, z, 4.893_525e-3);
     x * p / q
 }
 
@@ -144,6 +151,7 @@ mod tests {
         sweep(1e-7, 50.0, ln, f64::ln, 3e-7);
         sweep(-12.0, 12.0, tanh, f64::tanh, 5e-7);
         sweep(-0.01, 0.01, tanh, f64::tanh, 5e-7);
+        sweep(-12.0, 12.0, tanh_with::<true>, f64::tanh, 5e-7);
     }
 
     #[test]

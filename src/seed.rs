@@ -62,9 +62,10 @@ fn group<const N: usize>(x: &mut [[u32; N]; 2], rotations: [u32; 4], a: &[u32; N
 
 #[inline(always)]
 fn round<const N: usize>(x: &mut [[u32; N]; 2], rotation: u32) {
-    for i in 0..N {
-        x[0][i] = x[0][i].wrapping_add(x[1][i]);
-        x[1][i] = x[1][i].rotate_left(rotation) ^ x[0][i];
+    let [first, second] = x;
+    for (a, b) in first.iter_mut().zip(second) {
+        *a = a.wrapping_add(*b);
+        *b = b.rotate_left(rotation) ^ *a;
     }
 }
 

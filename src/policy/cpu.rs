@@ -10,7 +10,7 @@ use super::{
         self,
         linear::{PANEL, Packed, TILE},
     },
-    plan::{Exploration, Forward, Head, Network, Outcome, Place, Plan},
+    plan::{Exploration, Forward, Head, Linear, Network, Outcome, Place, Plan},
 };
 use crate::{components::Weights, error::Error};
 
@@ -125,9 +125,10 @@ impl CpuNetwork {
 
 impl Network for CpuNetwork {
     fn load(&mut self, weights: &Weights) -> Result<(), Error> {
+        check_places(&self.plan)?;
         weights.check(&self.plan.tensors())?;
         let data = |name: &str| weights.get(name).map_or(&[][..], |tensor| &tensor.data);
-        let pack = |layer: &super::plan::Linear| {
+        let pack = |layer: &Linear| {
             Packed::new(layer, data(&format!("{}.weight", layer.name)), data(&format!("{}.bias", layer.name)))
         };
         let layers = self.plan.layers.iter().map(pack).collect();
@@ -146,6 +147,29 @@ impl Network for CpuNetwork {
         }
         head::act(self.arch, self.plan.head, &weights.log_std, input, out, &mut self.scratch.head);
         Ok(())
+    }
+}
+
+/// Checks that each layer reads and writes matrices of its own widths, two different ones: a plan may be made by hand.
+fn check_places(plan: &Plan) -> Result<(), Error> {
+    let width = |place| match place {
+        Place::Input => Some(plan.inputs),
+        Place::Hidden(i) => plan.hidden.get(i).copied(),
+        Place::Params => Some(plan.head.params()),
+        Place::Value => plan.value.then_some(1),
+    };
+    let fits = |layer: &Linear| {
+        let (from, to) = (width(layer.from), width(layer.to));
+        let sizes = from == Some(layer.inputs) && to == Some(layer.outputs) && layer.inputs > 0 && layer.outputs > 0;
+        sizes && layer.from != layer.to && layer.to != Place::Input
+    };
+    match plan.layers.iter().find(|layer| !fits(layer)) {
+        None => Ok(()),
+        Some(layer) => Err(Error::Network {
+            field: format!("layer {}", layer.name),
+            value: format!("{} to {} from {:?} to {:?}", layer.inputs, layer.outputs, layer.from, layer.to),
+            legal: "two different places of these widths, at least 1".into(),
+        }),
     }
 }
 

@@ -176,8 +176,7 @@ fn sampled_frequencies_are_the_probabilities() {
 
 #[test]
 fn gaussian_actions_have_the_means_and_deviations_of_the_parameters() {
-    let mut spec = NetworkSpec::default();
-    spec.head = crate::policy::HeadSpec::Gaussian { log_std: -1.0 };
+    let spec = NetworkSpec { head: crate::policy::HeadSpec::Gaussian { log_std: -1.0 }, ..Default::default() };
     let mut network = network(&spec, 4, &Space::unbounded(3));
     let count = 20_000;
     let rows = Rows::new(network.plan(), [0.3, -0.1, 0.8, -0.5].repeat(count), 0);
@@ -233,6 +232,10 @@ fn what_does_not_fit_is_an_error() {
     assert!(call(&[], Exploration::Random).unwrap_err().contains("random"));
     assert!(network.load(&Weights::new()).is_err());
     let plan = network.plan().clone();
+    let mut circular = plan.clone();
+    circular.layers[1].from = circular.layers[1].to;
+    let message = CpuNetwork::new(circular).load(&Weights::new()).unwrap_err().to_string();
+    assert!(message.contains("actor.2"), "{message}");
     let mut empty = CpuNetwork::new(plan);
     assert!(empty.weights.is_none());
     empty.share(&network).unwrap();

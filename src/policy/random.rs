@@ -4,7 +4,7 @@ use bytemuck::{bytes_of_mut, cast_slice_mut};
 use pulp::{Arch, Simd, WithSimd};
 
 use crate::{
-    components::Masks,
+    components::{EpisodeStep, Masks},
     data::{Dtype, Field},
     seed::{self, Streams},
     space::Space,
@@ -47,13 +47,25 @@ impl WithSimd for Uniform<'_, '_> {
     #[inline(always)]
     fn with_simd<S: Simd>(self, _: S) {
         let (keys, episodes, steps) = self.streams.columns();
-        let rows = self.actions.len();
-        let (keys, episodes, steps) = (&keys[..rows], &episodes[..rows], &steps[..rows]);
-        // Nothing but arithmetic on columns, so that the compiler takes as many rows at once as registers hold.
-        for row in 0..rows {
-            let draw = steps[row].0.wrapping_mul(seed::DRAWS_PER_FRAME);
-            let [word, _] = seed::threefry(keys[row].0, [draw, episodes[row].0]);
-            self.actions[row] = seed::below(word, self.n) as i32;
+        let half = self.actions.len() / 2;
+        let (first, second) = self.actions.split_at_mut(half);
+        let (keys, more_keys) = (&keys[..half], &keys[half..][..second.len()]);
+        let (episodes, more_episodes) = (&episodes[..half], &episodes[half..][..second.len()]);
+        let (steps, more_steps) = (&steps[..half], &steps[half..][..second.len()]);
+        let draw = |step: EpisodeStep| step.0.wrapping_mul(seed::DRAWS_PER_FRAME);
+        // Nothing but arithmetic on columns, so that the compiler takes as many rows at once as registers hold; two
+        // halves side by side, since one generator's operations wait for each other.
+        for i in 0..half {
+            let ([a, b], [c, d]) = (keys[i].0, more_keys[i].0);
+            let counter = [[draw(steps[i]), draw(more_steps[i])], [episodes[i].0, more_episodes[i].0]];
+            let [words, _] = seed::threefry_lanes([[a, c], [b, d]], counter);
+            first[i] = seed::below(words[0], self.n) as i32;
+            second[i] = seed::below(words[1], self.n) as i32;
+        }
+        // The last one of an odd number of rows.
+        for i in half..second.len() {
+            let [word, _] = seed::threefry(more_keys[i].0, [draw(more_steps[i]), more_episodes[i].0]);
+            second[i] = seed::below(word, self.n) as i32;
         }
     }
 }
@@ -61,7 +73,7 @@ impl WithSimd for Uniform<'_, '_> {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::components::{ActionKey, Episode, EpisodeStep};
+    use crate::components::{ActionKey, Episode};
     use crate::data::Data;
 
     struct Coin;

@@ -13,8 +13,8 @@ use super::plan::Activation;
 
 /// Applied to each element of a linear layer's result; vectorised by the compiler, so plain branchless arithmetic.
 pub(crate) trait Elementwise {
-    /// The function.
-    fn apply(x: f32) -> f32;
+    /// The function; `FUSED` where the machine multiplies and adds in one instruction.
+    fn apply<const FUSED: bool>(x: f32) -> f32;
 }
 
 /// An entry of a network's lists.
@@ -75,7 +75,7 @@ struct Identity;
 
 impl Elementwise for Identity {
     #[inline(always)]
-    fn apply(x: f32) -> f32 {
+    fn apply<const FUSED: bool>(x: f32) -> f32 {
         x
     }
 }
