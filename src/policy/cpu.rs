@@ -209,5 +209,5 @@ fn block(
 }
 
 #[cfg(test)]
-#[path = "cpu_tests.rs"]
+#[path = "cpu_tests/mod.rs"]
 mod tests;
