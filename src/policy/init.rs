@@ -36,11 +36,11 @@ fn orthogonal(rows: usize, columns: usize, gain: f64, stream: &mut Stream) -> Ve
         let mut vector: Vec<f64> = (0..length).map(|_| f64::from(stream.normal())).collect();
         for _ in 0..2 {
             for other in &vectors {
-                let along: f64 = vector.iter().zip(other).map(|(a, b)| a * b).sum();
+                let along = dot(&vector, other);
                 vector.iter_mut().zip(other).for_each(|(a, b)| *a -= along * b);
             }
         }
-        let norm = vector.iter().map(|x| x * x).sum::<f64>().sqrt();
+        let norm = dot(&vector, &vector).sqrt();
         // A vector that lies in the others' span is drawn again.
         if norm > 1e-6 {
             vector.iter_mut().for_each(|x| *x /= norm);
@@ -52,6 +52,17 @@ fn orthogonal(rows: usize, columns: usize, gain: f64, stream: &mut Stream) -> Ve
         (gain * x) as f32
     };
     (0..rows * columns).map(|i| element(i / columns, i % columns)).collect()
+}
+
+/// In eight sums, since the additions of one would wait for each other; the order is fixed, so are the bits.
+fn dot(a: &[f64], b: &[f64]) -> f64 {
+    let mut sums = [0.0; 8];
+    for (a, b) in a.chunks(8).zip(b.chunks(8)) {
+        for ((sum, a), b) in sums.iter_mut().zip(a).zip(b) {
+            *sum += a * b;
+        }
+    }
+    sums.iter().sum()
 }
 
 #[cfg(test)]
