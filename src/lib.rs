@@ -17,6 +17,7 @@ pub mod env;
 pub mod error;
 #[cfg(feature = "gpu")]
 pub mod gpu;
+pub mod host;
 pub mod math;
 mod plugin;
 pub mod policy;

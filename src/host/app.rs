@@ -4,7 +4,6 @@ use std::sync::{Mutex, PoisonError};
 
 use bevy_app::{App, Plugin};
 use bevy_ecs::{
-    intern::Interned,
     prelude::*,
     schedule::{InternedScheduleLabel, ScheduleLabel},
 };
@@ -37,7 +36,7 @@ impl<T: Task> CollectorPlugin<T> {
             return Err(Error::State { call: "add_plugins", problem: "the plugin was added before".into() });
         };
         let installed = builder.install(app.world_mut())?;
-        app.insert_resource(super::app::Handles::<T>::new(installed));
+        app.insert_resource(installed);
         if !app.world().contains_resource::<RunsCollect>() {
             app.insert_resource(RunsCollect);
             app.add_systems(self.label, run_collect);
@@ -52,4 +51,9 @@ impl<T: Task> Plugin for CollectorPlugin<T> {
             panic!("CollectorPlugin: {error}");
         }
     }
+}
+
+/// One tick.
+fn run_collect(world: &mut World) {
+    world.run_schedule(Collect);
 }

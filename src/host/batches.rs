@@ -73,7 +73,7 @@ pub(super) fn turn_rollout<T: Task>(
     slots: &mut QueryState<&Slot, With<Observation<T>>>,
 ) {
     if let Some(error) = world.resource_mut::<TickReport<T>>().take_error() {
-        return fail(world, error);
+        return fail::<T>(world, error);
     }
     finish_rollout::<T>(world);
     let recording = world.resource::<RolloutSlot<T>>().0.as_deref().is_some_and(|rollout| rollout.block.is_some());

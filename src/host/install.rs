@@ -11,12 +11,12 @@ use super::{
     rows::{self, HostRows},
 };
 use crate::{
-    components::{Observation, Parallelism, TickPlan},
+    components::{Parallelism, TickPlan},
     config::Extra,
     data::Data,
     error::Error,
     plugin::{TaskParts, install_parts},
-    policy::{self, Actor, Exploration, Policy},
+    policy::{self, Actor, Evaluator, Exploration, Policy},
     rollout::{ArenaPool, Columns, RewardTransform, Rollout},
     schedule::{Collect, CollectSystems, Executor},
     seed::Seed,
@@ -69,12 +69,15 @@ pub struct HostBuilder<T: Task> {
     extras: Vec<Extra>,
 }
 
-/// What is handed out when a task is put into a world.
-pub struct Installed {
+/// What is handed out when a task is put into a world; in an app, a resource.
+#[derive(Resource)]
+pub struct Installed<T: Task> {
     /// Publishes new weights; none if the policy is no network.
     pub weights: Option<WeightsHandle>,
     /// Reads the counters.
     pub monitor: Monitor,
+    /// The network outside the tick; none if the policy is no network.
+    pub evaluator: Option<Evaluator<T>>,
 }
 
 impl<T: Task> HostBuilder<T> {
@@ -99,7 +102,7 @@ impl<T: Task> HostBuilder<T> {
 
     /// Adds the task's stages to the schedule [`Collect`] of `world`; the host runs it, once a tick:
     /// `world.run_schedule(Collect)`. Call it once for each task, before its rows are spawned.
-    pub fn install(self, world: &mut World) -> Result<Installed, Error> {
+    pub fn install(self, world: &mut World) -> Result<Installed<T>, Error> {
         let Self { config, policy, extras } = self;
         config.check()?;
         check_spaces::<T>()?;
@@ -115,12 +118,13 @@ impl<T: Task> HostBuilder<T> {
         let columns = columns::<T>(world, &actor, extras)?;
         let fixed = Fixed { backend: actor.backend().into(), ..Fixed::default() };
         let monitor = Monitor::new(fixed);
+        let evaluator = actor.evaluator();
         let batches = Batches {
             queue: Default::default(),
             error: None,
             pool: ArenaPool::new(columns.specs.len(), config.max_arenas),
             specs: columns.specs.clone().into(),
-            evaluator: actor.evaluator(),
+            evaluator: evaluator.clone(),
             monitor: monitor.clone(),
             ticks: config.ticks_per_batch,
             set_truncated: config.set_truncated,
@@ -137,15 +141,12 @@ impl<T: Task> HostBuilder<T> {
         };
         add_stages(world, parts);
         rows::require_columns::<T>(world);
-        world.insert_resource(HostRows::<T>::new(
-            Seed(config.seed),
-            config.max_frames_per_traj.unwrap_or(u32::MAX),
-        ));
+        world.insert_resource(HostRows::<T>::new(Seed(config.seed), config.max_frames_per_traj.unwrap_or(u32::MAX)));
         world.insert_resource(batches);
         world.resource_mut::<TickPlan<T>>().active = 0;
         world.add_observer(rows::join::<T>);
         world.add_observer(rows::leave::<T>);
-        Ok(Installed { weights, monitor })
+        Ok(Installed { weights, monitor, evaluator })
     }
 }
 
@@ -192,6 +193,3 @@ impl HostConfig {
         Error::all(errors)
     }
 }
-
-#[expect(unused_imports, reason = "named in the documentation")]
-use Observation as _;

@@ -1,7 +1,5 @@
 //! The rows of a host: frames that it completed, resets that it is asked for, rows that left.
 
-use std::marker::PhantomData;
-
 use bevy_ecs::prelude::*;
 
 use crate::{
@@ -67,7 +65,7 @@ pub(super) fn require_columns<T: Task>(world: &mut World) {
 
 /// Gives an arriving row its number and streams.
 pub(super) fn join<T: Task>(
-    event: On<Insert, RowIndex>,
+    event: On<Add<Observation<T>>>,
     mut rows: Query<(&mut RowIndex, &mut ActionKey), With<Observation<T>>>,
     mut shared: ResMut<HostRows<T>>,
 ) {
@@ -82,29 +80,38 @@ pub(super) fn join<T: Task>(
 
 /// Keeps the unfinished episode of a row that leaves.
 pub(super) fn leave<T: Task>(
-    event: On<Remove, Observation<T>>,
-    rows: Query<(&Slot, &RowIndex, &TrajectoryId, &EpisodeStep, &EpisodeReturn, &Observation<T>)>,
+    event: On<Remove<Observation<T>>>,
+    mut rows: Query<(
+        (&mut Slot, &mut RowIndex, &mut EpisodeStep, &mut EpisodeReturn, &mut Acting),
+        (&TrajectoryId, &Observation<T>),
+    )>,
     holder: Res<RolloutSlot<T>>,
     mut shared: ResMut<HostRows<T>>,
 ) {
-    let Ok((slot, row, id, step, total, last)) = rows.get(event.entity) else { return };
-    if slot.0 == WAITING {
+    let Ok(((mut slot, mut row, mut step, mut total, mut acting), (id, last))) = rows.get_mut(event.entity) else {
+        return;
+    };
+    // An entity that comes back is a new row.
+    let (slot, row) = (std::mem::replace(&mut slot.0, WAITING), std::mem::replace(&mut *row, RowIndex(WAITING)));
+    let (step, total) = (std::mem::take(&mut *step), std::mem::take(&mut *total));
+    acting.0 = false;
+    if slot == WAITING {
         return;
     }
     let Some(rollout) = holder.0.as_deref() else { return };
     let trajectory = Trajectory {
         id: *id,
-        row: *row,
+        row,
         rollout: rollout.rollout,
         // Before the tick at which Record finds it gone, which may be before tick 0.
         tick: (rollout.tick as u32).wrapping_sub(1),
         length: step.0,
         total_reward: total.0,
-        first_version: rollout.first_versions.get(slot.0 as usize).copied().unwrap_or(0),
+        first_version: rollout.first_versions.get(slot as usize).copied().unwrap_or(0),
         last_version: rollout.plan.version,
         end: End::truncated_by(Truncation::RowRemoved),
     };
-    shared.leavers.push(Ended { slot: slot.0, trajectory, last: last.0 });
+    shared.leavers.push(Ended { slot, trajectory, last: last.0 });
 }
 
 /// Completes the frames that the host's systems wrote: the engine's ends, the quarantine, and who had no frame.
@@ -181,6 +188,3 @@ pub(super) fn await_outcomes<T: Task>(
         acting.0 = slot.0 < plan.active && !request.0;
     }
 }
-
-/// Marks the task of a value that has no other use of it.
-pub(super) type OfTask<T> = PhantomData<fn() -> T>;

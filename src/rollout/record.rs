@@ -79,6 +79,17 @@ impl<T: Task> Rollout<T> {
         }
     }
 
+    /// Keeps the last observation of a row that left the world, and ends its episode at the frame before this tick.
+    pub(crate) fn keep_leaver(&mut self, slot: usize, last: T::Observation) {
+        let frame = self.tick * self.rows + slot;
+        if let Some(block) = &mut self.block {
+            // The row's last observation stands here already, unless it left within its first tick.
+            block.columns[column::OBSERVATION].values_mut::<T::Observation>()[frame] = last;
+        }
+        self.keep_next(frame);
+        self.cut_before(slot, Truncation::RowRemoved);
+    }
+
     /// Ends the episode of a row that left the world at the frame before this tick, if this rollout holds it.
     pub(crate) fn cut_before(&mut self, slot: usize, reason: Truncation) {
         let Some(before) = (self.tick * self.rows + slot).checked_sub(self.rows) else { return };
