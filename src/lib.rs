@@ -1,8 +1,5 @@
 //! gleaner
 
-#![deny(unsafe_code)]
-#![warn(missing_docs)]
-
 extern crate self as gleaner;
 
 #[doc(hidden)]

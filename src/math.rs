@@ -7,7 +7,7 @@
 use std::f32::consts::{FRAC_2_PI, LN_2, LOG2_E};
 
 /// π/2 in three parts, each short enough that a product with a quadrant number below 2¹² is exact.
-const HALF_PI: [f32; 3] = [1.570_312_5, 4.837_512_969_970_703e-4, 7.549_789_948_768_648e-8];
+const HALF_PI: [f32; 3] = [1.570_312_5, 4.837_513e-4, 7.549_79e-8];
 
 /// Adding and subtracting this rounds to the nearest whole number: 1.5 · 2²³.
 const ROUND: f32 = 12_582_912.0;
@@ -81,7 +81,7 @@ pub fn ln(x: f32) -> f32 {
     let p = p * m - 1.666_805_8e-1;
     let p = p * m + 2.000_071_5e-1;
     let p = p * m - 2.499_999_4e-1;
-    let p = p * m + 3.333_333_1e-1;
+    let p = p * m + 0.333_333_3;
     let e = exponent as f32;
     let y = p * m * z + e * -2.121_944_4e-4 - 0.5 * z;
     m + y + e * 0.693_359_4

@@ -69,7 +69,7 @@ impl End {
     /// From the two flags of an environment.
     #[inline(always)]
     pub const fn from_env(terminated: bool, truncated: bool) -> Self {
-        Self((terminated as u8) << 7 | truncated as u8 * Truncation::Env as u8)
+        Self(((terminated as u8) << 7) | (truncated as u8 * Truncation::Env as u8))
     }
 
     /// Adds a truncation; a reason that stands already is kept.

@@ -6,6 +6,9 @@ use crate::{
     seed::{Purpose, Seed, Stream},
 };
 
+/// Shortest side of a matrix up to which it is made orthogonal, which takes the cube of it: half a second.
+pub(super) const MAX_ORTHOGONAL: usize = 768;
+
 /// See [`NetworkSpec::initial_weights`](super::network::NetworkSpec::initial_weights).
 pub(super) fn weights(plan: &Plan, log_std: f32, seed: Seed) -> Weights {
     let mut weights = Weights::new();
@@ -16,7 +19,11 @@ pub(super) fn weights(plan: &Plan, log_std: f32, seed: Seed) -> Weights {
             _ => std::f64::consts::SQRT_2,
         };
         let mut stream = Stream::new(seed, i as u32, Purpose::Init, 0);
-        let data = orthogonal(layer.outputs, layer.inputs, gain, &mut stream);
+        let data = if layer.outputs.min(layer.inputs) <= MAX_ORTHOGONAL {
+            orthogonal(layer.outputs, layer.inputs, gain, &mut stream)
+        } else {
+            normal(layer.outputs, layer.inputs, gain, &mut stream)
+        };
         weights.insert(format!("{}.weight", layer.name), [layer.outputs, layer.inputs], data);
         weights.insert(format!("{}.bias", layer.name), [layer.outputs], vec![0.0; layer.outputs]);
     }
@@ -24,6 +31,12 @@ pub(super) fn weights(plan: &Plan, log_std: f32, seed: Seed) -> Weights {
         weights.insert("log_std", [n], vec![log_std; n]);
     }
     weights
+}
+
+/// Independent normal elements whose rows have the expected length `gain`.
+fn normal(rows: usize, columns: usize, gain: f64, stream: &mut Stream) -> Vec<f32> {
+    let scale = (gain / (columns as f64).sqrt()) as f32;
+    (0..rows * columns).map(|_| scale * stream.normal()).collect()
 }
 
 /// A `[rows, columns]` matrix whose shorter side's vectors are orthogonal and have the length `gain`: the Q of a normal
