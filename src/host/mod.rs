@@ -5,8 +5,8 @@
 //! ```
 //!
 //! An entity becomes a row by carrying [`Observation<T>`]; what else a row needs comes with it. It joins the next
-//! rollout, and leaves by being despawned or losing the component. Each time the host has applied [`Action<T>`] it
-//! writes [`Reward`], the next [`Observation<T>`] and, when the episode ended, [`End`] and
+//! rollout, and leaves by being despawned or losing the component. The host applies [`Action<T>`] of rows that are
+//! [`Acting`], and writes [`Reward`], the next [`Observation<T>`] and, when the episode ended, [`End`] and
 //! [`LastObservation<T>`](crate::components::LastObservation) (the real last one; `Observation` is then the new
 //! episode's first). When the engine ends an episode (`max_frames_per_traj`) it sets [`ResetRequest`]; the host resets
 //! the entity, writes its new observation and sets the request back.
@@ -26,4 +26,4 @@ mod rows;
 pub use app::CollectorPlugin;
 pub use batches::Batches;
 pub use install::{HostBuilder, HostConfig, Installed};
-pub use rows::ResetRequest;
+pub use rows::{Acting, ResetRequest};

@@ -18,9 +18,10 @@ use crate::{
 #[derive(Component, Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct ResetRequest(pub bool);
 
-/// Whether the row's action waits for its outcome.
-#[derive(Component, Clone, Copy, Debug, Default)]
-pub(super) struct Acting(pub bool);
+/// Whether the row's [`Action`] waits for its outcome. The host steps only rows for which this holds: others wait for
+/// the next rollout, for an arena, or for the answer to a [`ResetRequest`], and what happens to them is no frame.
+#[derive(Component, Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Acting(pub bool);
 
 /// A row that has no place in the rollout yet.
 pub(super) const WAITING: u32 = u32::MAX;
