@@ -249,6 +249,15 @@ fn several_tasks_of_gleaners_own_share_a_world() {
     let config = || HostConfig { ticks_per_batch: 16, seed: 4, ..HostConfig::default() };
     HostBuilder::<CartPole>::environments(9, Policy::random()).config(config()).install(&mut world).expect("legal");
     HostBuilder::<Pendulum>::environments(5, Policy::random()).config(config()).install(&mut world).expect("legal");
+    // No system's order is left to chance.
+    let mut schedules = world.resource_mut::<bevy_ecs::schedule::Schedules>();
+    let mut schedule = schedules.remove(Collect).expect("installed");
+    schedule.set_build_settings(bevy_ecs::schedule::ScheduleBuildSettings {
+        ambiguity_detection: bevy_ecs::schedule::LogLevel::Error,
+        ..Default::default()
+    });
+    schedule.initialize(&mut world).expect("no ambiguity");
+    world.add_schedule(schedule);
     for _ in 0..48 {
         world.run_schedule(Collect);
     }

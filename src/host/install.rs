@@ -19,7 +19,7 @@ use crate::{
     plugin::{TaskParts, install_parts},
     policy::{self, Actor, Evaluator, Exploration, Policy},
     rollout::{ArenaPool, Columns, RewardTransform, Rollout},
-    schedule::{Collect, CollectSystems, Executor},
+    schedule::{Collect, CollectSystems, Executor, TaskSystems},
     seed::Seed,
     stats::{Fixed, Monitor},
     task::{Task, check_spaces},
@@ -152,6 +152,7 @@ impl<T: Task> HostBuilder<T> {
         world.insert_resource(batches);
         let mut schedule = take_schedule(world);
         install_parts(world, &mut schedule, parts);
+        set_apart::<T>(world, &mut schedule);
         world.resource_mut::<TickPlan<T>>().active = 0;
         match owned {
             Some((rows, stepper)) => own_rows(world, &mut schedule, rows, stepper, limit, config.seed)?,
@@ -176,16 +177,31 @@ fn take_schedule(world: &mut World) -> Schedule {
     world.get_resource_or_init::<Schedules>().remove(Collect).unwrap_or_else(made)
 }
 
+/// The tasks of a world.
+#[derive(Resource, Default)]
+struct Tasks(Vec<TaskSystems>);
+
+/// Tells the schedule that this task's systems do not mind those of the others.
+fn set_apart<T: Task>(world: &mut World, schedule: &mut Schedule) {
+    let own = TaskSystems::of::<T>();
+    let mut tasks = world.get_resource_or_init::<Tasks>();
+    for other in &tasks.0 {
+        schedule.configure_sets(own.ambiguous_with(*other));
+    }
+    tasks.0.push(own);
+}
+
 /// The host steps: its entities are rows.
 fn host_rows<T: Task>(world: &mut World, schedule: &mut Schedule) {
-    schedule.add_systems((
+    let stages = (
         rows::observe_host::<T>.after(CollectSystems::Step).before(CollectSystems::Record),
         rows::close_rows::<T>.after(CollectSystems::Record).before(CollectSystems::Assemble),
         rows::lower_flags::<T>.after(CollectSystems::Assemble).before(CollectSystems::WriteReplay),
         record_answers::<T>.after(CollectSystems::Report).before(turn_rollout::<T>),
         turn_rollout::<T>.after(CollectSystems::Report).before(CollectSystems::Respond),
         rows::await_outcomes::<T>.after(policy::infer::<T>).in_set(CollectSystems::Respond),
-    ));
+    );
+    schedule.add_systems(stages.in_set(TaskSystems::of::<T>()));
     rows::require_columns::<T>(world);
     world.add_observer(rows::join::<T>);
     world.add_observer(rows::leave::<T>);
@@ -205,7 +221,8 @@ fn own_rows<T: Task>(
         // The first rollout seats them, with their first ids.
         world.entity_mut(entity).insert(Slot(rows::WAITING));
     }
-    schedule.add_systems(turn_rollout::<T>.after(CollectSystems::Report).before(CollectSystems::Respond));
+    let turn = turn_rollout::<T>.after(CollectSystems::Report).before(CollectSystems::Respond);
+    schedule.add_systems(turn.in_set(TaskSystems::of::<T>()));
     let begun = world.run_system_cached(turn_rollout::<T>);
     begun.map_err(|error| Error::Schedule(error.to_string()))
 }
