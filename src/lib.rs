@@ -1,4 +1,16 @@
-//! gleaner
+#![doc = include_str!("../README.md")]
+//!
+//! # Where things are
+//!
+//! `vocabulary ← services ← organs ← assembly`: left never imports right, and organs never import each other; they meet
+//! in [`components`].
+//!
+//! | | |
+//! |---|---|
+//! | vocabulary | [`data`], [`space`], [`seed`], [`math`], [`task`], [`error`], [`schedule`], [`components`] |
+//! | services | [`stats`], `gpu` |
+//! | organs | [`env`], [`policy`], [`rollout`], [`weights`] |
+//! | assembly | [`config`], [`collector`], [`host`] |
 
 extern crate self as gleaner;
 
