@@ -132,7 +132,7 @@ impl Experience {
 }
 
 /// `[slots, width]` floats.
-fn matrix<D: Data>(column: &[D], slots: &[usize]) -> candle_core::Result<Tensor> {
+pub fn matrix<D: Data>(column: &[D], slots: &[usize]) -> candle_core::Result<Tensor> {
     let width = width::<D>();
     let mut data = vec![0.0; slots.len() * width];
     for (slot, out) in slots.iter().zip(data.chunks_exact_mut(width)) {
