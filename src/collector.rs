@@ -92,6 +92,8 @@ pub struct Collector<T: Task> {
     pub(crate) assembly: Option<Assembly<T>>,
     pub(crate) weights: Option<WeightsHandle>,
     pub(crate) evaluator: Option<Evaluator<T>>,
+    /// The same, as batches share it.
+    critic: Option<Arc<dyn Critic<T>>>,
     pub(crate) entities: Vec<Entity>,
     state: State,
 }
@@ -107,7 +109,8 @@ impl<T: Task> Collector<T> {
         entities: Vec<Entity>,
     ) -> Self {
         let assembly = config.trajs_per_batch.map(|_| Assembly::new(&drive.specs));
-        Self { drive, config, stepper, hooks, assembly, weights, evaluator, entities, state: State::Ready }
+        let critic = evaluator.clone().map(|evaluator| Arc::new(evaluator) as Arc<dyn Critic<T>>);
+        Self { drive, config, stepper, hooks, assembly, weights, evaluator, critic, entities, state: State::Ready }
     }
 
     /// Rows.
@@ -296,8 +299,7 @@ impl<T: Task> Collector<T> {
 
     fn wrap(&self, block: Box<Block<T>>) -> Batch<T> {
         let index = self.drive.monitor.ledger().counters.batches;
-        let critic = self.evaluator.clone().map(|evaluator| Arc::new(evaluator) as Arc<dyn Critic<T>>);
-        Batch::new(block, self.drive.specs.clone(), critic, Some(self.drive.pool.clone()), index)
+        Batch::new(block, self.drive.specs.clone(), self.critic.clone(), Some(self.drive.pool.clone()), index)
     }
 
     /// Rolls until a batch of whole trajectories is complete; at the end of the budget what is left, then none.

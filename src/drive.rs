@@ -30,6 +30,7 @@ pub(crate) struct Drive<T: Task> {
     pub monitor: Monitor,
     pub rows: Vec<RowIndex>,
     slots: QueryState<&'static Slot, With<Observation<T>>>,
+    returns: QueryState<&'static EpisodeReturn, With<Observation<T>>>,
 }
 
 /// Builds a collector from checked options.
@@ -55,6 +56,10 @@ pub(crate) fn build<T: Task>(
         Actor::open(policy, config.exploration, config.rows, config.threads, config.record_distribution)?;
     let columns = columns(&mut world, &config, &actor, extras)?;
     let specs: Arc<[ColumnSpec]> = columns.specs.clone().into();
+    if rollout_bytes::<T>(&specs, config.rows, config.horizon()) > MAX_ROLLOUT_BYTES {
+        let legal = format!("a rollout of at most {MAX_ROLLOUT_BYTES} bytes");
+        return Err(Error::config("frames_per_batch", effective, legal));
+    }
     let monitor = Monitor::new(Fixed {
         requested_frames_per_batch: effective as u64,
         total_frames: config.total_frames,
@@ -86,6 +91,7 @@ pub(crate) fn build<T: Task>(
     schedule.initialize(&mut world).map_err(|error| plugin::schedule_error(&error, &schedule, &world))?;
     let mut drive = Drive {
         slots: world.query_filtered(),
+        returns: world.query_filtered(),
         rows: (0..config.rows as u32).map(RowIndex).collect(),
         pool: ArenaPool::new(specs.len(), config.max_arenas),
         threads: threads(config.threads)?,
@@ -94,10 +100,6 @@ pub(crate) fn build<T: Task>(
         specs,
         monitor,
     };
-    if drive.rollout_bytes(config.rows, config.horizon()) > MAX_ROLLOUT_BYTES {
-        let legal = format!("a rollout of at most {MAX_ROLLOUT_BYTES} bytes");
-        return Err(Error::config("frames_per_batch", effective, legal));
-    }
     drive.renumber(0, &entities);
     Ok(Collector::new(drive, config, stepper, hooks, evaluator, weights, entities))
 }
@@ -142,12 +144,16 @@ fn threads(threads: usize) -> Result<Option<rayon::ThreadPool>, Error> {
     built.map(Some)
 }
 
+fn rollout_bytes<T: Task>(specs: &[ColumnSpec], rows: usize, ticks: usize) -> usize {
+    let frame: usize = specs.iter().map(|spec| spec.stride).sum();
+    let slots = rows.saturating_mul(ticks);
+    frame.saturating_mul(slots).saturating_add(rows.saturating_mul(size_of::<T::Observation>()))
+}
+
 impl<T: Task> Drive<T> {
     /// Bytes of a rollout's columns.
     pub(crate) fn rollout_bytes(&self, rows: usize, ticks: usize) -> usize {
-        let frame: usize = self.specs.iter().map(|spec| spec.stride).sum();
-        let slots = rows.saturating_mul(ticks);
-        frame.saturating_mul(slots).saturating_add(rows.saturating_mul(size_of::<T::Observation>()))
+        rollout_bytes::<T>(&self.specs, rows, ticks)
     }
 
     pub(crate) fn rollout(&mut self) -> Option<Mut<'_, RolloutSlot<T>>> {
@@ -194,8 +200,8 @@ impl<T: Task> Drive<T> {
     }
 
     fn report_running_return(&mut self) {
-        let mut query = self.world.query_filtered::<&EpisodeReturn, With<Observation<T>>>();
-        let (sum, count) = query.iter(&self.world).fold((0.0, 0), |(sum, n), total| (sum + f64::from(total.0), n + 1));
+        let returns = self.returns.iter(&self.world);
+        let (sum, count) = returns.fold((0.0, 0), |(sum, n), total| (sum + f64::from(total.0), n + 1));
         let mean = (count > 0).then(|| (sum / f64::from(count)) as f32);
         self.monitor.ledger().set_running_return(mean);
     }

@@ -180,7 +180,7 @@ impl<S: BatchEnv> BatchSim<S> {
                 worker: self.worker,
                 row: columns.rows[i].0,
                 episode: columns.episodes[i].0,
-                step: columns.steps[i].0,
+                step: if call.get() == "reset" { 0 } else { columns.steps[i].0 },
                 seed: self.seed.0,
             };
             report.fail(columns.rows[i].0, error);

@@ -169,7 +169,12 @@ impl<E: Env> Tick<'_, E> {
                 worker: self.settings.worker,
                 row: rows.rows[i].0,
                 episode: rows.episodes[i].0,
-                step: if call.get() == "reset" { 0 } else { rows.steps[i].0 },
+                step: match call.get() {
+                    "step" => rows.steps[i].0,
+                    // The mask is that of the coming frame.
+                    "action_mask" if !rows.ends[i].done() => rows.steps[i].0 + 1,
+                    _ => 0,
+                },
                 seed: self.settings.seed.0,
             };
             self.report.fail(rows.rows[i].0, error);
