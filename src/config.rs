@@ -3,11 +3,12 @@
 use bevy_ecs::prelude::*;
 
 use crate::{
-    collector::{Collector, Hooks, build},
+    collector::{Collector, build},
     components::Parallelism,
     data::Data,
     env::{BatchEnv, BatchStepper, Env, RowContext, RowStepper, Stepper},
     error::{BoxError, Error},
+    hooks::Hooks,
     policy::{Exploration, Policy},
     rollout::{Batch, Columns, RewardTransform},
     schedule::Executor,

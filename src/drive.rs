@@ -5,11 +5,12 @@ use std::sync::Arc;
 use bevy_ecs::{prelude::*, schedule::LogLevel};
 
 use crate::{
-    collector::{Collector, Hooks},
+    collector::Collector,
     components::{ColumnSpec, EpisodeReturn, Observation, RowIndex, Slot, TickPlan, TickReport, TrajectoryId, Weights},
     config::{CollectorConfig, Extra, MAX_ROLLOUT_BYTES},
     env::{Spawn, Stepper},
     error::Error,
+    hooks::Hooks,
     plugin::{self, TaskParts},
     policy::{Actor, Policy, RunningNorm},
     rollout::{ArenaPool, Assembly, Block, Columns, Rollout, RolloutSlot, in_order},

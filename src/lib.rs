@@ -26,6 +26,7 @@ pub mod env;
 pub mod error;
 #[cfg(feature = "gpu")]
 pub mod gpu;
+mod hooks;
 pub mod host;
 pub mod math;
 mod plugin;
@@ -35,6 +36,7 @@ mod restart;
 pub mod rollout;
 pub mod schedule;
 pub mod seed;
+mod shutdown;
 pub mod space;
 pub mod stats;
 pub mod task;
