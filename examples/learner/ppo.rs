@@ -61,7 +61,7 @@ impl Ppo {
     }
 
     /// Learns from a time-major batch and returns the new weights. `remaining` is the part of the training still ahead,
-    /// 1 at its start: learning rate and clip fall with it.
+    /// 1 at its start: the learning rate falls with it.
     pub fn update<T: Task>(&mut self, batch: &Batch<T>, remaining: f64) -> Result<Weights> {
         let data = Experience::new(batch, &self.config)?;
         let parts = batch.frames().div_ceil(self.config.minibatch);
