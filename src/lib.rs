@@ -1,7 +1,16 @@
-//! gleaner
-
-#![deny(unsafe_code)]
-#![warn(missing_docs)]
+#![doc = include_str!("../README.md")]
+//!
+//! # Where things are
+//!
+//! `vocabulary ← services ← organs ← assembly`: left never imports right, and organs never import each other; they meet
+//! in [`components`].
+//!
+//! | | |
+//! |---|---|
+//! | vocabulary | [`data`], [`space`], [`seed`], [`math`], [`task`], [`error`], [`schedule`], [`components`] |
+//! | services | [`stats`], `gpu` |
+//! | organs | [`env`], [`policy`], [`rollout`], [`weights`] |
+//! | assembly | [`config`], [`collector`], [`host`] |
 
 extern crate self as gleaner;
 
@@ -17,6 +26,8 @@ pub mod env;
 pub mod error;
 #[cfg(feature = "gpu")]
 pub mod gpu;
+mod hooks;
+pub mod host;
 pub mod math;
 mod plugin;
 pub mod policy;
@@ -25,6 +36,7 @@ mod restart;
 pub mod rollout;
 pub mod schedule;
 pub mod seed;
+mod shutdown;
 pub mod space;
 pub mod stats;
 pub mod task;

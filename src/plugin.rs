@@ -9,7 +9,7 @@ use crate::{
     error::Error,
     policy::{self, Actor},
     rollout::{self, MonitorOf, Rollout, RolloutSlot, TrajectoryPool},
-    schedule::CollectSystems,
+    schedule::{CollectSystems, TaskSystems},
     stats::Monitor,
     task::Task,
     weights::{self, WeightsHandle, WeightsSource},
@@ -23,11 +23,14 @@ pub(crate) struct TaskParts<T: Task> {
     pub monitor: Monitor,
     pub parallelism: Parallelism,
     pub episode_events: bool,
+    /// Where in the tick the policy acts.
+    pub infer: CollectSystems,
 }
 
 /// Adds a task's resources, policy entity and stages. The Step stage is the environments' or the host's.
 pub(crate) fn install_parts<T: Task>(world: &mut World, schedule: &mut Schedule, parts: TaskParts<T>) {
-    let TaskParts { actor, weights, rollout, monitor, parallelism, episode_events } = parts;
+    let own = TaskSystems::of::<T>();
+    let TaskParts { actor, weights, rollout, monitor, parallelism, episode_events, infer } = parts;
     let (hosted, publishes) = (actor.is_system(), weights.is_some());
     let normalises = actor.normalization().is_some();
     let latest = weights.as_ref().map(WeightsHandle::latest).unwrap_or_default();
@@ -42,24 +45,26 @@ pub(crate) fn install_parts<T: Task>(world: &mut World, schedule: &mut Schedule,
     world.insert_resource(TrajectoryPool::<T>::new(episode_events));
     world.insert_resource(MonitorOf::<T> { monitor, task: PhantomData });
     if normalises {
-        schedule.add_systems(policy::observe::<T>.in_set(CollectSystems::Infer).before(policy::infer::<T>));
+        schedule.add_systems(policy::observe::<T>.in_set(own).in_set(infer).before(policy::infer::<T>));
     }
     // Only stages that have something to do: a system costs 40 ns a tick.
     if hosted {
-        let check = policy::check_host_actions::<T>.after(CollectSystems::Infer).before(CollectSystems::Step);
+        let check =
+            policy::check_host_actions::<T>.after(CollectSystems::Infer).before(CollectSystems::Step).in_set(own);
         schedule.add_systems(check);
     } else {
-        schedule.add_systems(policy::infer::<T>.in_set(CollectSystems::Infer));
+        schedule.add_systems(policy::infer::<T>.in_set(own).in_set(infer));
     }
     if publishes {
         let sync = (weights::sync_weights::<T>, policy::adopt::<T>, weights::confirm_adoption::<T>);
-        schedule.add_systems(sync.chain().in_set(CollectSystems::SyncWeights));
+        schedule.add_systems(sync.chain().in_set(own).in_set(CollectSystems::SyncWeights));
     }
-    schedule.add_systems((
+    let stages = (
         rollout::record::<T>.in_set(CollectSystems::Record),
         (rollout::assemble::<T>, rollout::publish_trajectories::<T>).chain().in_set(CollectSystems::Assemble),
         rollout::report::<T>.in_set(CollectSystems::Report),
-    ));
+    );
+    schedule.add_systems(stages.in_set(own));
 }
 
 /// Adopts weights that were published since the last tick.

@@ -9,8 +9,20 @@ use std::{
 const VOCABULARY: &[&str] = &["data", "space", "seed", "math", "error", "task", "schedule", "components"];
 const SERVICES: &[&str] = &["gpu", "stats", "profile", "checkpoint"];
 const ORGANS: &[&str] = &["env", "policy", "rollout", "weights", "replay", "workers"];
-const ASSEMBLY: &[&str] =
-    &["config", "drive", "plugin", "restart", "collector", "host", "registry", "prelude", "lib", "main"];
+const ASSEMBLY: &[&str] = &[
+    "config",
+    "drive",
+    "plugin",
+    "restart",
+    "collector",
+    "hooks",
+    "shutdown",
+    "host",
+    "registry",
+    "run",
+    "prelude",
+    "lib",
+];
 
 /// Place of a module in the order of layers.
 fn layer(module: &str) -> Option<usize> {

@@ -20,7 +20,7 @@ use crate::{
     },
     data::{Data, finite},
     error::{Error, panic_message},
-    schedule::CollectSystems,
+    schedule::{CollectSystems, TaskSystems},
     seed::{Seed, Stream},
 };
 
@@ -69,7 +69,7 @@ impl<S: BatchEnv> Stepper<S> for BatchStepper<S> {
             worker: spawn.worker.unwrap_or(0),
         });
         let entities: Vec<Entity> = (0..spawn.rows).map(|i| world.spawn(row_bundle::<S>(spawn, i)).id()).collect();
-        schedule.add_systems(step_batch::<S>.in_set(CollectSystems::Step));
+        schedule.add_systems(step_batch::<S>.in_set(TaskSystems::of::<S>()).in_set(CollectSystems::Step));
         self.restart(world, &entities)?;
         Ok(entities)
     }

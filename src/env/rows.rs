@@ -12,7 +12,7 @@ use crate::{
     },
     data::Data,
     error::{Error, panic_message},
-    schedule::CollectSystems,
+    schedule::{CollectSystems, TaskSystems},
     seed::{Purpose, Seed, Stream},
     task::Task,
 };
@@ -77,7 +77,7 @@ impl<E: Env> Stepper<E> for RowStepper<E> {
         });
         let spawned = envs.into_iter().zip(0..).map(|(env, i)| world.spawn((env, row_bundle::<E>(spawn, i))).id());
         let entities: Vec<Entity> = spawned.collect();
-        schedule.add_systems(step::step_rows::<E>.in_set(CollectSystems::Step));
+        schedule.add_systems(step::step_rows::<E>.in_set(TaskSystems::of::<E>()).in_set(CollectSystems::Step));
         self.restart(world, &entities)?;
         Ok(entities)
     }

@@ -1,0 +1,266 @@
+//! Putting a hosted task into a world.
+
+use bevy_ecs::{
+    prelude::*,
+    schedule::{LogLevel, Schedules},
+};
+use serde::{Deserialize, Serialize};
+
+use super::{
+    batches::{Batches, record_answers, turn_rollout},
+    rows::{self, HostRows},
+};
+use crate::{
+    components::{Parallelism, Slot, TickPlan},
+    config::{Extra, MAX_ROWS},
+    data::Data,
+    env::{Env, RowContext, RowStepper, Spawn, Stepper},
+    error::{BoxError, Error},
+    plugin::{TaskParts, install_parts},
+    policy::{self, Actor, Evaluator, Exploration, Policy},
+    rollout::{ArenaPool, Columns, RewardTransform, Rollout},
+    schedule::{Collect, CollectSystems, Executor, TaskSystems},
+    seed::Seed,
+    stats::{Fixed, Monitor},
+    task::{Task, check_spaces},
+    weights::WeightsHandle,
+};
+
+/// Options of a collection from a host's rows.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[serde(default, deny_unknown_fields)]
+pub struct HostConfig {
+    /// Ticks of a batch. Default: 64.
+    pub ticks_per_batch: usize,
+    /// Frames after which the engine asks the host to reset a row. Default: none.
+    pub max_frames_per_traj: Option<u32>,
+    /// How the policy's distribution becomes an action. Default: sample.
+    pub exploration: Exploration,
+    /// Master seed of the policy's streams. Default: 0.
+    pub seed: u64,
+    /// Batches that may be alive at once, taken or not; when all are, rows stand still. Default: 8.
+    pub max_arenas: usize,
+    /// How recorded rewards are made from the host's. Default: as they are.
+    pub reward: RewardTransform,
+    /// Whether the last frame of each row in a batch is marked as truncated. Default: no.
+    pub set_truncated: bool,
+    /// Whether [`EpisodeEnded`](crate::rollout::EpisodeEnded) is triggered for each finished episode. Default: no.
+    pub episode_events: bool,
+}
+
+impl Default for HostConfig {
+    fn default() -> Self {
+        Self {
+            ticks_per_batch: 64,
+            max_frames_per_traj: None,
+            exploration: Exploration::Sample,
+            seed: 0,
+            max_arenas: 8,
+            reward: RewardTransform::default(),
+            set_truncated: false,
+            episode_events: false,
+        }
+    }
+}
+
+/// Collects from the entities of a host's world.
+pub struct HostBuilder<T: Task> {
+    config: HostConfig,
+    policy: Policy<T>,
+    extras: Vec<Extra>,
+    /// Environments that gleaner steps, and their number; none if the host steps its own entities.
+    owned: Option<(u32, Box<dyn Stepper<T>>)>,
+}
+
+/// What is handed out when a task is put into a world; in an app, a resource.
+#[derive(Resource)]
+pub struct Installed<T: Task> {
+    /// Publishes new weights; none if the policy is no network.
+    pub weights: Option<WeightsHandle>,
+    /// Reads the counters.
+    pub monitor: Monitor,
+    /// The network outside the tick; none if the policy is no network.
+    pub evaluator: Option<Evaluator<T>>,
+}
+
+impl<T: Task> HostBuilder<T> {
+    /// Rows of task `T` that `policy` acts for.
+    pub fn new(policy: Policy<T>) -> Self {
+        Self { config: HostConfig::default(), policy, extras: Vec::new(), owned: None }
+    }
+
+    /// Sets all options.
+    #[must_use]
+    pub fn config(mut self, config: HostConfig) -> Self {
+        self.config = config;
+        self
+    }
+
+    /// Records component `C` of the rows as column `name`. Rows that lack it have zeros there.
+    #[must_use]
+    pub fn record<C: Component + Data>(mut self, name: &'static str) -> Self {
+        self.extras.push(Box::new(move |columns, world| columns.add_extra::<T, C>(world, name)));
+        self
+    }
+
+    /// Adds the task's stages to the schedule [`Collect`] of `world`; the host runs it, once a tick:
+    /// `world.run_schedule(Collect)`. Call it once for each task, before its rows are spawned.
+    pub fn install(self, world: &mut World) -> Result<Installed<T>, Error> {
+        let Self { config, policy, extras, owned } = self;
+        config.check()?;
+        let rows = owned.as_ref().map_or(1, |(rows, _)| *rows);
+        if !(1..=MAX_ROWS as u32).contains(&rows) {
+            return Err(Error::config("rows", rows, format!("1 to {MAX_ROWS}")));
+        }
+        check_spaces::<T>()?;
+        if world.contains_resource::<HostRows<T>>() {
+            let problem = format!("{} is in this world already", std::any::type_name::<T>());
+            return Err(Error::State { call: "install", problem });
+        }
+        let (actor, initial) = Actor::open(policy, config.exploration, rows as usize, 1, false)?;
+        let weights = match (actor.plan(), initial) {
+            (Some(plan), Some(initial)) => Some(WeightsHandle::new(plan.tensors(), (*initial).clone())?),
+            _ => None,
+        };
+        let columns = columns::<T>(world, &actor, extras)?;
+        let fixed = Fixed { backend: actor.backend().into(), ..Fixed::default() };
+        let monitor = Monitor::new(fixed);
+        let evaluator = actor.evaluator();
+        let batches = Batches {
+            queue: Default::default(),
+            error: None,
+            pool: ArenaPool::new(columns.specs.len(), config.max_arenas),
+            specs: columns.specs.clone().into(),
+            evaluator: evaluator.clone(),
+            monitor: monitor.clone(),
+            ticks: config.ticks_per_batch,
+            set_truncated: config.set_truncated,
+            held: false,
+        };
+        let parts = TaskParts {
+            actor,
+            weights: weights.clone(),
+            rollout: Rollout::new(columns, config.reward, 0),
+            monitor: monitor.clone(),
+            parallelism: Parallelism::SERIAL,
+            episode_events: config.episode_events,
+            infer: if owned.is_some() { CollectSystems::Infer } else { CollectSystems::Respond },
+        };
+        let limits = [config.max_frames_per_traj, owned.as_ref().and_then(|(_, stepper)| stepper.time_limit())];
+        let limit = limits.into_iter().flatten().min().unwrap_or(u32::MAX);
+        world.insert_resource(HostRows::<T>::new(Seed(config.seed), limit));
+        world.insert_resource(batches);
+        let mut schedule = take_schedule(world);
+        install_parts(world, &mut schedule, parts);
+        set_apart::<T>(world, &mut schedule);
+        world.resource_mut::<TickPlan<T>>().active = 0;
+        match owned {
+            Some((rows, stepper)) => own_rows(world, &mut schedule, rows, stepper, limit, config.seed)?,
+            None => host_rows::<T>(world, &mut schedule),
+        }
+        world.resource_mut::<Schedules>().insert(schedule);
+        Ok(Installed { weights, monitor, evaluator })
+    }
+}
+
+fn columns<T: Task>(world: &mut World, actor: &Actor<T>, extras: Vec<Extra>) -> Result<Columns, Error> {
+    let mut columns = Columns::of::<T>(world, actor.plan().is_some());
+    for extra in extras {
+        columns.add_unique(world, extra)?;
+    }
+    Ok(columns)
+}
+
+/// The world's `Collect` schedule, which is made if it is not there.
+fn take_schedule(world: &mut World) -> Schedule {
+    let made = || Collect::base_schedule(Executor::SingleThreaded, LogLevel::Warn);
+    world.get_resource_or_init::<Schedules>().remove(Collect).unwrap_or_else(made)
+}
+
+/// The tasks of a world.
+#[derive(Resource, Default)]
+struct Tasks(Vec<TaskSystems>);
+
+/// Tells the schedule that this task's systems do not mind those of the others.
+fn set_apart<T: Task>(world: &mut World, schedule: &mut Schedule) {
+    let own = TaskSystems::of::<T>();
+    let mut tasks = world.get_resource_or_init::<Tasks>();
+    for other in &tasks.0 {
+        schedule.configure_sets(own.ambiguous_with(*other));
+    }
+    tasks.0.push(own);
+}
+
+/// The host steps: its entities are rows.
+fn host_rows<T: Task>(world: &mut World, schedule: &mut Schedule) {
+    let stages = (
+        rows::observe_host::<T>.after(CollectSystems::Step).before(CollectSystems::Record),
+        rows::close_rows::<T>.after(CollectSystems::Record).before(CollectSystems::Assemble),
+        rows::lower_flags::<T>.after(CollectSystems::Assemble).before(CollectSystems::WriteReplay),
+        record_answers::<T>.after(CollectSystems::Report).before(turn_rollout::<T>),
+        turn_rollout::<T>.after(CollectSystems::Report).before(CollectSystems::Respond),
+        rows::await_outcomes::<T>.after(policy::infer::<T>).in_set(CollectSystems::Respond),
+    );
+    schedule.add_systems(stages.in_set(TaskSystems::of::<T>()));
+    rows::require_columns::<T>(world);
+    world.add_observer(rows::join::<T>);
+    world.add_observer(rows::leave::<T>);
+}
+
+/// gleaner steps: `rows` environments come into the world.
+fn own_rows<T: Task>(
+    world: &mut World,
+    schedule: &mut Schedule,
+    rows: u32,
+    mut stepper: Box<dyn Stepper<T>>,
+    limit: u32,
+    seed: u64,
+) -> Result<(), Error> {
+    let spawn = Spawn { first_row: 0, rows, seed: Seed(seed), worker: None, limit };
+    for entity in stepper.install(world, schedule, &spawn)? {
+        // The first rollout seats them, with their first ids.
+        world.entity_mut(entity).insert(Slot(rows::WAITING));
+    }
+    let turn = turn_rollout::<T>.after(CollectSystems::Report).before(CollectSystems::Respond);
+    schedule.add_systems(turn.in_set(TaskSystems::of::<T>()));
+    let begun = world.run_system_cached(turn_rollout::<T>);
+    begun.map_err(|error| Error::Schedule(error.to_string()))
+}
+
+impl<E: Env + Default> HostBuilder<E> {
+    /// `rows` environments that gleaner steps within the host's world, each starting as `E::default()`. Several tasks
+    /// can be in one world: install each.
+    pub fn environments(rows: u32, policy: Policy<E>) -> Self {
+        Self::environments_from(rows, |_| Ok(E::default()), policy)
+    }
+}
+
+impl<E: Env> HostBuilder<E> {
+    /// `rows` environments that gleaner steps within the host's world, built by `factory` in row order.
+    pub fn environments_from(
+        rows: u32,
+        factory: impl Fn(&mut RowContext) -> Result<E, BoxError> + Send + Sync + 'static,
+        policy: Policy<E>,
+    ) -> Self {
+        let stepper = RowStepper { factory: Box::new(factory), options: E::Options::default() };
+        Self { owned: Some((rows, Box::new(stepper))), ..Self::new(policy) }
+    }
+}
+
+impl HostConfig {
+    fn check(&self) -> Result<(), Error> {
+        let mut errors = Vec::new();
+        let mut require = |holds: bool, field: &'static str, value: String, legal: &str| {
+            if !holds {
+                errors.push(Error::config(field, value, legal));
+            }
+        };
+        let ticks = self.ticks_per_batch;
+        require((1..1 << 31).contains(&ticks), "ticks_per_batch", ticks.to_string(), "1 to 2^31 - 1");
+        require(self.max_frames_per_traj != Some(0), "max_frames_per_traj", "0".into(), "1 or more, or none");
+        let arenas = self.max_arenas;
+        require((1..=1 << 16).contains(&arenas), "max_arenas", arenas.to_string(), "1 to 65536");
+        errors.extend(self.reward.problems());
+        Error::all(errors)
+    }
+}
