@@ -130,7 +130,7 @@ fn b5_counters_go_on_in_a_new_collector() {
     let mut second = build();
     second.load_counters(&serde_json::from_str::<Counters>(&saved).unwrap()).unwrap();
     let (mut frames, mut random) = (0, 0);
-    while let Some(batch) = second.next() {
+    for batch in &mut second {
         let batch = batch.unwrap();
         assert_eq!(batch.index(), 3 + frames as u64 / 10);
         frames += batch.frames();

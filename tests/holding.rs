@@ -74,7 +74,7 @@ fn holding_too_many_trajectories_loses_none() {
     let mut collector = builder.trajs_per_batch(1).build().unwrap();
     let mut ids = Vec::new();
     let mut held = Vec::new();
-    while let Some(batch) = collector.next() {
+    for batch in &mut collector {
         match batch {
             Ok(batch) => {
                 ids.push(batch.trajectories()[0].id.serial());

@@ -1,5 +1,5 @@
 //! A steady tick allocates nothing: with a network, episodes ending, batches yielded and dropped, in both modes, on one
-//! thread and on two.
+//! thread and on two. With two threads a rollout enters the pool once, whose queue allocates a block in 63 entries.
 
 #![expect(unsafe_code, reason = "a global allocator is unsafe to implement")]
 
@@ -43,10 +43,11 @@ unsafe impl GlobalAlloc for Counting {
 static ALLOCATOR: Counting = Counting;
 
 const ROWS: usize = 64;
+const TICKS: u64 = 50;
 
 fn collector(trajectories: bool, threads: usize) -> Collector<CartPole> {
     let network = Policy::network(NetworkSpec::mlp(&[64, 64], Activation::Tanh)).backend(Backend::Cpu);
-    let builder = Collector::<CartPole>::builder().rows(ROWS).frames_per_batch(ROWS * 50).policy(network);
+    let builder = Collector::<CartPole>::builder().rows(ROWS).frames_per_batch(ROWS * TICKS as usize).policy(network);
     let builder = builder.reset_options(CartPoleOptions::default()).threads(threads);
     let builder = builder.step_rows_per_thread(8).infer_rows_per_thread(8);
     if trajectories { builder.trajs_per_batch(40).build().unwrap() } else { builder.build().unwrap() }
@@ -79,6 +80,9 @@ fn a_thousand_steady_ticks_allocate_nothing() {
         let stats = collector.stats();
         assert!(stats.stepped_frames - stepped >= 1_000 * ROWS as u64, "{batches} batches are too few");
         assert!(stats.completed_trajectories > episodes + 100, "hardly an episode ended");
-        assert_eq!(allocations, 0, "trajectories {trajectories}, {threads} threads, {batches} batches");
+        let rollouts = (stats.stepped_frames - stepped) / (ROWS as u64 * TICKS);
+        let allowed = if threads == 1 { 0 } else { rollouts.div_ceil(63) };
+        let what = format!("trajectories {trajectories}, {threads} threads, {rollouts} rollouts");
+        assert!(allocations <= allowed, "{what}: {allocations} allocations");
     }
 }
