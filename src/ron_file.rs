@@ -41,22 +41,17 @@ fn parse_error(path: &Path, text: &str, error: &SpannedError) -> Error {
     use ron::Error::{DuplicateStructField, MissingStructField, NoSuchStructField};
     let fields = Fields::of(text);
     let at = offset(text, error.span.start.line, error.span.start.col);
-    let unknown = match &error.code {
+    let (named, at) = match &error.code {
         // The parser stands behind the name: the place of the name itself is meant.
-        NoSuchStructField { found, .. } => fields.named_before(found, at),
-        DuplicateStructField { field, .. } => fields.named_before(field, at),
-        _ => None,
+        NoSuchStructField { found: name, .. } => fields.name_before(name, at),
+        DuplicateStructField { field: name, .. } => fields.name_before(name, at),
+        // What is missing is no fault of the field before.
+        MissingStructField { .. } => (None, at),
+        _ => fields.value_around(at),
     };
-    let named = unknown.or_else(|| fields.around(at));
-    let at = match named {
-        Some(field) if unknown.is_some() => fields.all[field].name.start,
-        Some(field) => at.clamp(fields.all[field].name.start, fields.all[field].value.end),
-        None => at,
-    };
-    let mut problem = match (named, &error.code) {
-        (Some(field), MissingStructField { .. }) => format!("{}: {}", fields.path(field), error.code),
-        (Some(field), _) => format!("{} is {}: {}", fields.path(field), fields.shown(field), error.code),
-        (None, _) => error.code.to_string(),
+    let mut problem = match named {
+        Some(field) => format!("{} is {}: {}", fields.path(field), fields.shown(field), error.code),
+        None => error.code.to_string(),
     };
     if let Some(legal) = legal(&error.code) {
         problem = format!("{problem}; legal: {legal}");
@@ -138,14 +133,17 @@ impl<'t> Fields<'t> {
         (0..self.all.len()).find(|field| Some(self.name(*field)) == last && self.path(*field) == path)
     }
 
-    /// The innermost field that `at` lies in.
-    fn around(&self, at: usize) -> Option<usize> {
-        (0..self.all.len()).rev().find(|field| (self.all[*field].name.start..=self.all[*field].value.end).contains(&at))
+    /// The innermost field that `at` lies in, and the place within its value.
+    fn value_around(&self, at: usize) -> (Option<usize>, usize) {
+        let within = |field: &Field| (field.name.start..=field.value.end).contains(&at);
+        let found = self.all.iter().rposition(within);
+        (found, found.map_or(at, |field| at.max(self.all[field].value.start)))
     }
 
-    /// The last field of this name that begins at `at` or before.
-    fn named_before(&self, name: &str, at: usize) -> Option<usize> {
-        (0..self.all.len()).rev().find(|field| self.all[*field].name.start <= at && self.name(*field) == name)
+    /// The last field of this name that begins at `at` or before, and where.
+    fn name_before(&self, name: &str, at: usize) -> (Option<usize>, usize) {
+        let found = (0..self.all.len()).rev().find(|i| self.all[*i].name.start <= at && self.name(*i) == name);
+        (found, found.map_or(at, |field| self.all[field].name.start))
     }
 
     /// The beginning of a field's value.
