@@ -179,6 +179,7 @@ pub struct CollectorBuilder<T: Task, S> {
     hooks: Hooks<T>,
     extras: Vec<Extra>,
     setup: Vec<Box<dyn FnOnce(&mut World, &mut Schedule)>>,
+    max_memory: usize,
 }
 
 pub(crate) type Extra = Box<dyn FnOnce(&mut Columns, &mut World) + Send>;
@@ -247,6 +248,7 @@ impl<T: Task, S: Stepper<T> + 'static> CollectorBuilder<T, S> {
             hooks: Hooks::default(),
             extras: Vec::new(),
             setup: Vec::new(),
+            max_memory: MAX_ROLLOUT_BYTES,
         }
     }
 
@@ -319,6 +321,14 @@ impl<T: Task, S: Stepper<T> + 'static> CollectorBuilder<T, S> {
         self
     }
 
+    /// Bytes that rows, one rollout and the networks may need together, as reckoned before any is allocated. Default:
+    /// [`MAX_ROLLOUT_BYTES`].
+    #[must_use]
+    pub fn max_memory(mut self, bytes: usize) -> Self {
+        self.max_memory = bytes;
+        self
+    }
+
     /// Called before each rollout; an error ends the iteration with it.
     #[must_use]
     pub fn pre_collect(mut self, hook: impl FnMut() -> Result<(), BoxError> + Send + 'static) -> Self {
@@ -345,8 +355,8 @@ impl<T: Task, S: Stepper<T> + 'static> CollectorBuilder<T, S> {
 
     /// Checks everything and builds the collector. All wrong options are reported at once.
     pub fn build(self) -> Result<Collector<T>, Error> {
-        let Self { config, policy, stepper, hooks, extras, setup } = self;
+        let Self { config, policy, stepper, hooks, extras, setup, max_memory } = self;
         config.check()?;
-        build(config, policy, Box::new(stepper), hooks, extras, setup)
+        build(config, policy, Box::new(stepper), hooks, extras, setup, max_memory)
     }
 }

@@ -7,12 +7,13 @@ use bevy_ecs::{prelude::*, schedule::LogLevel};
 use crate::{
     collector::Collector,
     components::{ColumnSpec, EpisodeReturn, Observation, RowIndex, Slot, TickPlan, TickReport, TrajectoryId, Weights},
-    config::{CollectorConfig, Extra, MAX_ROLLOUT_BYTES},
+    config::{CollectorConfig, Extra},
     env::{Spawn, Stepper},
     error::Error,
     hooks::Hooks,
+    memory,
     plugin::{self, TaskParts},
-    policy::{Actor, Policy, RunningNorm},
+    policy::{Actor, Policy, RunningNorm, plan::Plan},
     rollout::{ArenaPool, Assembly, Block, Columns, Rollout, RolloutSlot, in_order},
     schedule::{Collect, CollectSystems},
     seed::Seed,
@@ -42,6 +43,7 @@ pub(crate) fn build<T: Task>(
     hooks: Hooks<T>,
     extras: Vec<Extra>,
     setup: Vec<Box<dyn FnOnce(&mut World, &mut Schedule)>>,
+    max_memory: usize,
 ) -> Result<Collector<T>, Error> {
     check_spaces::<T>()?;
     let (asked, effective) = (config.frames_per_batch.unwrap_or(0), config.effective_frames_per_batch());
@@ -53,14 +55,12 @@ pub(crate) fn build<T: Task>(
     // Conflicts among gleaner's own systems are errors; a host's systems only warn.
     let ambiguity = if setup.is_empty() { LogLevel::Error } else { LogLevel::Warn };
     let mut schedule = Collect::base_schedule(config.executor, ambiguity);
+    let plan = policy.plan()?;
+    let columns = columns::<T>(&mut world, &config, plan.as_ref(), extras)?;
+    let specs: Arc<[ColumnSpec]> = columns.specs.clone().into();
+    memory::check::<T>(&config, &specs, plan.as_ref(), max_memory)?;
     let (actor, initial) =
         Actor::open(policy, config.exploration, config.rows, config.threads, config.record_distribution)?;
-    let columns = columns(&mut world, &config, &actor, extras)?;
-    let specs: Arc<[ColumnSpec]> = columns.specs.clone().into();
-    if rollout_bytes::<T>(&specs, config.rows, config.horizon()) > MAX_ROLLOUT_BYTES {
-        let legal = format!("a rollout of at most {MAX_ROLLOUT_BYTES} bytes");
-        return Err(Error::config("frames_per_batch", effective, legal));
-    }
     let monitor = Monitor::new(Fixed {
         requested_frames_per_batch: effective as u64,
         total_frames: config.total_frames,
@@ -108,11 +108,11 @@ pub(crate) fn build<T: Task>(
 fn columns<T: Task>(
     world: &mut World,
     config: &CollectorConfig,
-    actor: &Actor<T>,
+    plan: Option<&Plan>,
     extras: Vec<Extra>,
 ) -> Result<Columns, Error> {
-    let mut columns = Columns::of::<T>(world, actor.plan().is_some());
-    match actor.plan() {
+    let mut columns = Columns::of::<T>(world, plan.is_some());
+    match plan {
         Some(plan) if config.record_distribution => {
             for (spec, source) in crate::policy::params_columns::<T>(world, plan.head) {
                 columns.add(spec, Some(source));
@@ -145,16 +145,10 @@ fn threads(threads: usize) -> Result<Option<rayon::ThreadPool>, Error> {
     built.map(Some)
 }
 
-fn rollout_bytes<T: Task>(specs: &[ColumnSpec], rows: usize, ticks: usize) -> usize {
-    let frame: usize = specs.iter().map(|spec| spec.stride).sum();
-    let slots = rows.saturating_mul(ticks);
-    frame.saturating_mul(slots).saturating_add(rows.saturating_mul(size_of::<T::Observation>()))
-}
-
 impl<T: Task> Drive<T> {
     /// Bytes of a rollout's columns.
     pub(crate) fn rollout_bytes(&self, rows: usize, ticks: usize) -> usize {
-        rollout_bytes::<T>(&self.specs, rows, ticks)
+        memory::rollout_bytes::<T>(&self.specs, rows, ticks)
     }
 
     pub(crate) fn rollout(&mut self) -> Option<Mut<'_, RolloutSlot<T>>> {

@@ -3,7 +3,9 @@
 mod assemble;
 mod batch;
 mod block;
+mod chain;
 mod column;
+pub mod estimate;
 mod pieces;
 mod pool;
 mod record;
@@ -14,10 +16,12 @@ mod trajectories;
 
 pub use batch::Batch;
 pub use block::Layout;
+pub use chain::{Chain, Estimate, Link, VTrace};
 pub use select::Minibatches;
 pub use state::RewardTransform;
 
 pub(crate) use assemble::assemble;
+pub(crate) use batch::{column_array, column_values};
 pub(crate) use block::Block;
 pub(crate) use pieces::Assembly;
 pub(crate) use pool::ArenaPool;
