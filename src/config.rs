@@ -149,16 +149,9 @@ impl CollectorConfig {
         for (field, value) in rows {
             require(value > 0, field, value.to_string(), "1 or more");
         }
-        let scale = self.reward.scale;
-        require(scale.is_finite(), "reward.scale", scale.to_string(), "a finite number");
-        let clip = self.reward.clip.unwrap_or(1.0);
-        require(clip.is_finite() && clip > 0.0, "reward.clip", clip.to_string(), "a finite number above 0, or none");
+        errors.extend(self.reward.problems());
         errors.extend(self.conflicts());
-        match errors.len() {
-            0 => Ok(()),
-            1 => Err(errors.remove(0)),
-            _ => Err(Error::Many(errors)),
-        }
+        Error::all(errors)
     }
 
     fn conflicts(&self) -> Vec<Error> {
@@ -187,7 +180,7 @@ pub struct CollectorBuilder<T: Task, S> {
     setup: Vec<Box<dyn FnOnce(&mut World, &mut Schedule)>>,
 }
 
-pub(crate) type Extra = Box<dyn FnOnce(&mut Columns, &mut World)>;
+pub(crate) type Extra = Box<dyn FnOnce(&mut Columns, &mut World) + Send>;
 
 impl<E: Env + Default> Collector<E> {
     /// A collector of rows that start as `E::default()`, with a random policy.

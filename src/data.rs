@@ -70,7 +70,7 @@ impl Field {
 /// A value that lives in columns: fixed size, no padding, no pointers.
 ///
 /// Implemented for `f32`, `i32`, `u8`, arrays of them of any depth, and `()`; for a struct of such fields use
-/// [`data!`](crate::data).
+/// [`data!`](crate::data!).
 pub trait Data: Pod + Send + Sync + fmt::Debug + PartialEq {
     /// The fields, in memory order.
     fn fields() -> Vec<Field>;

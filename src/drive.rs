@@ -13,7 +13,7 @@ use crate::{
     plugin::{self, TaskParts},
     policy::{Actor, Policy, RunningNorm},
     rollout::{ArenaPool, Assembly, Block, Columns, Rollout, RolloutSlot, in_order},
-    schedule::Collect,
+    schedule::{Collect, CollectSystems},
     seed::Seed,
     stats::{Fixed, Monitor},
     task::{Task, check_spaces},
@@ -75,6 +75,7 @@ pub(crate) fn build<T: Task>(
             monitor: monitor.clone(),
             parallelism: config.parallelism(),
             episode_events: config.episode_events,
+            infer: CollectSystems::Infer,
         },
     );
     let spawn = Spawn { first_row: 0, rows: config.rows as u32, seed: Seed(config.seed), worker: None, limit };
@@ -121,13 +122,7 @@ fn columns<T: Task>(
         _ => {}
     }
     for extra in extras {
-        let taken = columns.specs.len();
-        extra(&mut columns, world);
-        let name = columns.specs[taken].name;
-        if columns.position(name) != Some(taken) {
-            let legal: Vec<_> = columns.specs[..taken].iter().map(|spec| spec.name).collect();
-            return Err(Error::config("record", name, format!("a name other than {}", legal.join(", "))));
-        }
+        columns.add_unique(world, extra)?;
     }
     Ok(columns)
 }

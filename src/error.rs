@@ -198,6 +198,15 @@ fn list(errors: &[Error]) -> String {
 }
 
 impl Error {
+    /// All of `errors` as one, or none.
+    pub(crate) fn all(mut errors: Vec<Self>) -> Result<(), Self> {
+        match errors.len() {
+            0 => Ok(()),
+            1 => Err(errors.remove(0)),
+            _ => Err(Self::Many(errors)),
+        }
+    }
+
     /// An illegal value of a field.
     pub fn config(field: &'static str, value: impl ToString, legal: impl Into<String>) -> Self {
         Self::Config { field, value: value.to_string(), legal: legal.into() }

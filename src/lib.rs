@@ -1,8 +1,5 @@
 //! gleaner
 
-#![deny(unsafe_code)]
-#![warn(missing_docs)]
-
 extern crate self as gleaner;
 
 #[doc(hidden)]
@@ -17,6 +14,7 @@ pub mod env;
 pub mod error;
 #[cfg(feature = "gpu")]
 pub mod gpu;
+pub mod host;
 pub mod math;
 mod plugin;
 pub mod policy;

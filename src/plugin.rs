@@ -23,11 +23,13 @@ pub(crate) struct TaskParts<T: Task> {
     pub monitor: Monitor,
     pub parallelism: Parallelism,
     pub episode_events: bool,
+    /// Where in the tick the policy acts.
+    pub infer: CollectSystems,
 }
 
 /// Adds a task's resources, policy entity and stages. The Step stage is the environments' or the host's.
 pub(crate) fn install_parts<T: Task>(world: &mut World, schedule: &mut Schedule, parts: TaskParts<T>) {
-    let TaskParts { actor, weights, rollout, monitor, parallelism, episode_events } = parts;
+    let TaskParts { actor, weights, rollout, monitor, parallelism, episode_events, infer } = parts;
     let (hosted, publishes) = (actor.is_system(), weights.is_some());
     let normalises = actor.normalization().is_some();
     let latest = weights.as_ref().map(WeightsHandle::latest).unwrap_or_default();
@@ -42,14 +44,14 @@ pub(crate) fn install_parts<T: Task>(world: &mut World, schedule: &mut Schedule,
     world.insert_resource(TrajectoryPool::<T>::new(episode_events));
     world.insert_resource(MonitorOf::<T> { monitor, task: PhantomData });
     if normalises {
-        schedule.add_systems(policy::observe::<T>.in_set(CollectSystems::Infer).before(policy::infer::<T>));
+        schedule.add_systems(policy::observe::<T>.in_set(infer).before(policy::infer::<T>));
     }
     // Only stages that have something to do: a system costs 40 ns a tick.
     if hosted {
         let check = policy::check_host_actions::<T>.after(CollectSystems::Infer).before(CollectSystems::Step);
         schedule.add_systems(check);
     } else {
-        schedule.add_systems(policy::infer::<T>.in_set(CollectSystems::Infer));
+        schedule.add_systems(policy::infer::<T>.in_set(infer));
     }
     if publishes {
         let sync = (weights::sync_weights::<T>, policy::adopt::<T>, weights::confirm_adoption::<T>);

@@ -14,7 +14,10 @@
 use bevy_ecs::prelude::Component;
 use serde::{Deserialize, Serialize};
 
-const ROTATIONS: [u32; 8] = [13, 15, 26, 6, 17, 29, 16, 24];
+/// Rotations of rounds 0 to 3, 8 to 11, 16 to 19 …
+const EVEN: [u32; 4] = [13, 15, 26, 6];
+/// … and of those between.
+const ODD: [u32; 4] = [17, 29, 16, 24];
 /// The key schedule's parity constant for 32-bit words, `SKEIN_KS_PARITY32` of the reference implementation.
 const PARITY: u32 = 0x1BD1_1BDA;
 
@@ -35,22 +38,35 @@ pub fn threefry_lanes<const N: usize>(key: [[u32; N]; 2], counter: [[u32; N]; 2]
         x[0][i] = x[0][i].wrapping_add(key[0][i]);
         x[1][i] = x[1][i].wrapping_add(key[1][i]);
     }
-    let schedule = [key[0], key[1], parity];
-    for group in 0..5 {
-        for round in 0..4 {
-            let rotation = ROTATIONS[(group % 2) * 4 + round];
-            for i in 0..N {
-                x[0][i] = x[0][i].wrapping_add(x[1][i]);
-                x[1][i] = x[1][i].rotate_left(rotation) ^ x[0][i];
-            }
-        }
-        let (first, second) = (schedule[(group + 1) % 3], schedule[(group + 2) % 3]);
-        for i in 0..N {
-            x[0][i] = x[0][i].wrapping_add(first[i]);
-            x[1][i] = x[1][i].wrapping_add(second[i]).wrapping_add(group as u32 + 1);
-        }
-    }
+    group(&mut x, EVEN, &key[1], &parity, 1);
+    group(&mut x, ODD, &parity, &key[0], 2);
+    group(&mut x, EVEN, &key[0], &key[1], 3);
+    group(&mut x, ODD, &key[1], &parity, 4);
+    group(&mut x, EVEN, &parity, &key[0], 5);
     x
+}
+
+/// Four rounds and an injection of the key. Written out, so that every rotation is a constant when it is compiled:
+/// vector instructions have no other kind.
+#[inline(always)]
+fn group<const N: usize>(x: &mut [[u32; N]; 2], rotations: [u32; 4], a: &[u32; N], b: &[u32; N], number: u32) {
+    round(x, rotations[0]);
+    round(x, rotations[1]);
+    round(x, rotations[2]);
+    round(x, rotations[3]);
+    for i in 0..N {
+        x[0][i] = x[0][i].wrapping_add(a[i]);
+        x[1][i] = x[1][i].wrapping_add(b[i]).wrapping_add(number);
+    }
+}
+
+#[inline(always)]
+fn round<const N: usize>(x: &mut [[u32; N]; 2], rotation: u32) {
+    let [first, second] = x;
+    for (a, b) in first.iter_mut().zip(second) {
+        *a = a.wrapping_add(*b);
+        *b = b.rotate_left(rotation) ^ *a;
+    }
 }
 
 /// A word as a uniform number in `[0, 1)`, from its upper 24 bits, so every value is exact in `f32`.

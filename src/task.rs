@@ -11,7 +11,7 @@ use crate::{
 /// Environments that gleaner steps implement [`Env`](crate::env::Env) or [`BatchEnv`](crate::env::BatchEnv) on top;
 /// a host that steps its own entities needs no more than this.
 pub trait Task: Send + Sync + 'static {
-    /// What the policy sees: an array of numbers, or a struct by [`data!`](crate::data).
+    /// What the policy sees: an array of numbers, or a struct by [`data!`](crate::data!).
     type Observation: Data;
     /// What the policy does. `i32` for discrete actions, `[f32; N]` for continuous ones.
     type Action: Data;

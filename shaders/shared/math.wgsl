@@ -63,15 +63,18 @@ fn tanh32(x: f32) -> f32 {
     if is_nan(x) {
         return x;
     }
-    let z = x * x;
-    var p = -5.7049887e-3 * z + 2.0639089e-2;
-    p = p * z - 5.3739715e-2;
-    p = p * z + 1.3331442e-1;
-    p = p * z - 3.3333282e-1;
-    let near = p * z * x + x;
-    let far = 1.0 - 2.0 / (exp32(2.0 * min(abs(x), 20.0)) + 1.0);
-    let signed = bitcast<f32>(bitcast<u32>(far) | (bitcast<u32>(x) & 0x80000000u));
-    return select(signed, near, abs(x) < 0.625);
+    let y = clamp(x, -7.905311, 7.905311);
+    let z = y * y;
+    var p = -2.7607685e-16 * z + 2.000188e-13;
+    p = p * z - 8.604672e-11;
+    p = p * z + 5.122297e-8;
+    p = p * z + 1.4857224e-5;
+    p = p * z + 6.3726193e-4;
+    p = p * z + 4.8935246e-3;
+    var q = 1.1982584e-6 * z + 1.1853471e-4;
+    q = q * z + 2.2684346e-3;
+    q = q * z + 4.893525e-3;
+    return y * p / q;
 }
 
 fn box_muller(words: vec2<u32>) -> vec2<f32> {

@@ -52,6 +52,15 @@ impl End {
     /// A frame whose numbers are not finite; Record turns it into a slot without a frame.
     pub(crate) const QUARANTINED: Self = Self(0x7f);
 
+    /// No frame in this tick: the row is pending. Record leaves its slot empty.
+    pub(crate) const IDLE: Self = Self(0x7e);
+
+    /// Whether the tick gave a frame: neither idle nor quarantined.
+    #[inline(always)]
+    pub(crate) const fn is_frame(self) -> bool {
+        self.0 < Self::IDLE.0 || self.0 >= Self::TERMINATED.0
+    }
+
     /// The task did not end but the episode was cut.
     pub const fn truncated_by(reason: Truncation) -> Self {
         Self(reason as u8)
@@ -60,7 +69,7 @@ impl End {
     /// From the two flags of an environment.
     #[inline(always)]
     pub const fn from_env(terminated: bool, truncated: bool) -> Self {
-        Self((terminated as u8) << 7 | truncated as u8 * Truncation::Env as u8)
+        Self(((terminated as u8) << 7) | (truncated as u8 * Truncation::Env as u8))
     }
 
     /// Adds a truncation; a reason that stands already is kept.

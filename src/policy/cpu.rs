@@ -1,16 +1,16 @@
 //! Networks on the CPU.
 
-use std::sync::Arc;
+use std::{ops::Range, sync::Arc};
 
-use pulp::{Arch, Simd, WithSimd};
+use pulp::Arch;
 
 use super::{
     head,
     layer::{
-        activate,
-        linear::{self, PANEL, Packed, TILE},
+        self,
+        linear::{PANEL, Packed, TILE},
     },
-    plan::{Exploration, Forward, Head, Network, Outcome, Place, Plan},
+    plan::{Exploration, Forward, Head, Linear, Network, Outcome, Place, Plan},
 };
 use crate::{components::Weights, error::Error};
 
@@ -125,9 +125,10 @@ impl CpuNetwork {
 
 impl Network for CpuNetwork {
     fn load(&mut self, weights: &Weights) -> Result<(), Error> {
+        check_places(&self.plan)?;
         weights.check(&self.plan.tensors())?;
         let data = |name: &str| weights.get(name).map_or(&[][..], |tensor| &tensor.data);
-        let pack = |layer: &super::plan::Linear| {
+        let pack = |layer: &Linear| {
             Packed::new(layer, data(&format!("{}.weight", layer.name)), data(&format!("{}.bias", layer.name)))
         };
         let layers = self.plan.layers.iter().map(pack).collect();
@@ -140,66 +141,73 @@ impl Network for CpuNetwork {
         let Some(weights) = &self.weights else {
             return Err(Error::State { call: "forward", problem: "no weights; legal: after load".into() });
         };
-        let run = Run { plan: &self.plan, weights, scratch: &mut self.scratch, input, out };
-        self.arch.dispatch(run);
+        let rows = input.keys.len();
+        for first in (0..rows).step_by(BLOCK) {
+            block(self.arch, &self.plan, weights, &mut self.scratch, input, out, first..rows.min(first + BLOCK));
+        }
+        head::act(self.arch, self.plan.head, &weights.log_std, input, out, &mut self.scratch.head);
         Ok(())
     }
 }
 
-/// One call of `forward`, compiled once for each instruction set.
-struct Run<'a, 'b, 'c> {
-    plan: &'a Plan,
-    weights: &'a Loaded,
-    scratch: &'a mut Scratch,
-    input: &'a Forward<'b>,
-    out: &'a mut Outcome<'c>,
-}
-
-impl WithSimd for Run<'_, '_, '_> {
-    type Output = ();
-
-    #[inline(always)]
-    fn with_simd<S: Simd>(mut self, simd: S) {
-        let rows = self.input.keys.len();
-        for first in (0..rows).step_by(BLOCK) {
-            self.block(simd, first, BLOCK.min(rows - first));
-        }
-        head::act(self.plan.head, &self.weights.log_std, self.input, self.out, &mut self.scratch.head);
+/// Checks that each layer reads and writes matrices of its own widths, two different ones: a plan may be made by hand.
+fn check_places(plan: &Plan) -> Result<(), Error> {
+    let width = |place| match place {
+        Place::Input => Some(plan.inputs),
+        Place::Hidden(i) => plan.hidden.get(i).copied(),
+        Place::Params => Some(plan.head.params()),
+        Place::Value => plan.value.then_some(1),
+    };
+    let fits = |layer: &Linear| {
+        let (from, to) = (width(layer.from), width(layer.to));
+        let sizes = from == Some(layer.inputs) && to == Some(layer.outputs) && layer.inputs > 0 && layer.outputs > 0;
+        sizes && layer.from != layer.to && layer.to != Place::Input
+    };
+    match plan.layers.iter().find(|layer| !fits(layer)) {
+        None => Ok(()),
+        Some(layer) => Err(Error::Network {
+            field: format!("layer {}", layer.name),
+            value: format!("{} to {} from {:?} to {:?}", layer.inputs, layer.outputs, layer.from, layer.to),
+            legal: "two different places of these widths, at least 1".into(),
+        }),
     }
 }
 
-impl Run<'_, '_, '_> {
-    #[inline(always)]
-    fn block<S: Simd>(&mut self, simd: S, first: usize, rows: usize) {
-        let (plan, scratch) = (self.plan, &mut *self.scratch);
-        let inputs = &self.input.inputs[first * plan.inputs..][..rows * plan.inputs];
-        scratch.input[..inputs.len()].copy_from_slice(inputs);
-        // What the block before left behind the last row fills its tile up; nothing reads the results.
-        let padded_rows = rows.next_multiple_of(TILE);
-        for (layer, packed) in plan.layers.iter().zip(&self.weights.layers) {
-            let mut to = std::mem::take(scratch.place(layer.to));
-            let from = &*scratch.place(layer.from);
-            let stride = from.len() / BLOCK;
-            let written = &mut to[..padded_rows * packed.padded()];
-            linear::run(simd, packed, from, stride, written);
-            activate(layer.activation, written);
-            *scratch.place(layer.to) = to;
-        }
-        let n = plan.head.params();
-        let params = self.out.params[first * n..][..rows * n].chunks_exact_mut(n);
-        for (to, from) in params.zip(scratch.params.chunks_exact(n.next_multiple_of(PANEL))) {
-            to.copy_from_slice(&from[..n]);
-        }
-        let values = &mut self.out.values[first..][..rows];
-        if !plan.value {
-            return values.fill(0.0);
-        }
-        for (to, from) in values.iter_mut().zip(scratch.value.chunks_exact(PANEL)) {
-            *to = from[0];
-        }
+/// Runs `rows` through all layers.
+fn block(
+    arch: Arch,
+    plan: &Plan,
+    weights: &Loaded,
+    scratch: &mut Scratch,
+    input: &Forward<'_>,
+    out: &mut Outcome<'_>,
+    rows: Range<usize>,
+) {
+    let inputs = &input.inputs[rows.start * plan.inputs..rows.end * plan.inputs];
+    scratch.input[..inputs.len()].copy_from_slice(inputs);
+    // What the block before left behind the last row fills its tile up; nothing reads the results.
+    let padded_rows = rows.len().next_multiple_of(TILE);
+    for (operation, packed) in plan.layers.iter().zip(&weights.layers) {
+        let mut to = std::mem::take(scratch.place(operation.to));
+        let from = &*scratch.place(operation.from);
+        let written = &mut to[..padded_rows * packed.padded()];
+        layer::run(arch, operation.activation, packed, from, from.len() / BLOCK, written);
+        *scratch.place(operation.to) = to;
+    }
+    let n = plan.head.params();
+    let params = out.params[rows.start * n..rows.end * n].chunks_exact_mut(n);
+    for (to, from) in params.zip(scratch.params.chunks_exact(n.next_multiple_of(PANEL))) {
+        to.copy_from_slice(&from[..n]);
+    }
+    let values = &mut out.values[rows];
+    if !plan.value {
+        return values.fill(0.0);
+    }
+    for (to, from) in values.iter_mut().zip(scratch.value.chunks_exact(PANEL)) {
+        *to = from[0];
     }
 }
 
 #[cfg(test)]
-#[path = "cpu_tests.rs"]
+#[path = "cpu_tests/mod.rs"]
 mod tests;

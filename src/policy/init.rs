@@ -6,6 +6,9 @@ use crate::{
     seed::{Purpose, Seed, Stream},
 };
 
+/// Shortest side of a matrix up to which it is made orthogonal, which takes the cube of it: half a second.
+pub(super) const MAX_ORTHOGONAL: usize = 768;
+
 /// See [`NetworkSpec::initial_weights`](super::network::NetworkSpec::initial_weights).
 pub(super) fn weights(plan: &Plan, log_std: f32, seed: Seed) -> Weights {
     let mut weights = Weights::new();
@@ -16,7 +19,11 @@ pub(super) fn weights(plan: &Plan, log_std: f32, seed: Seed) -> Weights {
             _ => std::f64::consts::SQRT_2,
         };
         let mut stream = Stream::new(seed, i as u32, Purpose::Init, 0);
-        let data = orthogonal(layer.outputs, layer.inputs, gain, &mut stream);
+        let data = if layer.outputs.min(layer.inputs) <= MAX_ORTHOGONAL {
+            orthogonal(layer.outputs, layer.inputs, gain, &mut stream)
+        } else {
+            normal(layer.outputs, layer.inputs, gain, &mut stream)
+        };
         weights.insert(format!("{}.weight", layer.name), [layer.outputs, layer.inputs], data);
         weights.insert(format!("{}.bias", layer.name), [layer.outputs], vec![0.0; layer.outputs]);
     }
@@ -24,6 +31,12 @@ pub(super) fn weights(plan: &Plan, log_std: f32, seed: Seed) -> Weights {
         weights.insert("log_std", [n], vec![log_std; n]);
     }
     weights
+}
+
+/// Independent normal elements whose rows have the expected length `gain`.
+fn normal(rows: usize, columns: usize, gain: f64, stream: &mut Stream) -> Vec<f32> {
+    let scale = (gain / (columns as f64).sqrt()) as f32;
+    (0..rows * columns).map(|_| scale * stream.normal()).collect()
 }
 
 /// A `[rows, columns]` matrix whose shorter side's vectors are orthogonal and have the length `gain`: the Q of a normal
@@ -36,11 +49,11 @@ fn orthogonal(rows: usize, columns: usize, gain: f64, stream: &mut Stream) -> Ve
         let mut vector: Vec<f64> = (0..length).map(|_| f64::from(stream.normal())).collect();
         for _ in 0..2 {
             for other in &vectors {
-                let along: f64 = vector.iter().zip(other).map(|(a, b)| a * b).sum();
+                let along = dot(&vector, other);
                 vector.iter_mut().zip(other).for_each(|(a, b)| *a -= along * b);
             }
         }
-        let norm = vector.iter().map(|x| x * x).sum::<f64>().sqrt();
+        let norm = dot(&vector, &vector).sqrt();
         // A vector that lies in the others' span is drawn again.
         if norm > 1e-6 {
             vector.iter_mut().for_each(|x| *x /= norm);
@@ -52,6 +65,17 @@ fn orthogonal(rows: usize, columns: usize, gain: f64, stream: &mut Stream) -> Ve
         (gain * x) as f32
     };
     (0..rows * columns).map(|i| element(i / columns, i % columns)).collect()
+}
+
+/// In eight sums, since the additions of one would wait for each other; the order is fixed, so are the bits.
+fn dot(a: &[f64], b: &[f64]) -> f64 {
+    let mut sums = [0.0; 8];
+    for (a, b) in a.chunks(8).zip(b.chunks(8)) {
+        for ((sum, a), b) in sums.iter_mut().zip(a).zip(b) {
+            *sum += a * b;
+        }
+    }
+    sums.iter().sum()
 }
 
 #[cfg(test)]

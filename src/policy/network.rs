@@ -137,7 +137,7 @@ impl NetworkSpec {
     }
 
     /// Weights to start from, for a plan that this spec gave. Weight matrices are orthogonal (Saxe, McClelland and
-    /// Ganguli 2013) with gain √2, `action` 0.01, `value` 1; biases are 0. The same seed gives the same bits anywhere.
+    /// Ganguli 2013; normal ones of the same scale where both sides exceed 768) with gain √2, `action` 0.01, `value` 1; biases are 0. The same seed gives the same bits anywhere.
     pub fn initial_weights(&self, plan: &Plan, seed: Seed) -> crate::components::Weights {
         let log_std = if let HeadSpec::Gaussian { log_std } = self.head { log_std } else { 0.0 };
         super::init::weights(plan, log_std, seed)

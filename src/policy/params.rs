@@ -18,7 +18,7 @@ struct ParamsSource<T: Task> {
 
 impl<T: Task> Source for ParamsSource<T> {
     fn record(&mut self, world: &World, _in_order: bool, out: &mut [u8]) {
-        let Ok(actor) = self.policy.query_manual(world).single_inner() else { return };
+        let Ok(actor) = self.policy.single(world) else { return };
         let ActorKind::Network(network) = &actor.kind else { return };
         if self.std {
             let std: &[u8] = bytemuck::cast_slice(&network.std);

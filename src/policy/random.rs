@@ -4,15 +4,12 @@ use bytemuck::{bytes_of_mut, cast_slice_mut};
 use pulp::{Arch, Simd, WithSimd};
 
 use crate::{
-    components::Masks,
+    components::{EpisodeStep, Masks},
     data::{Dtype, Field},
-    seed::{self, Stream, Streams},
+    seed::{self, Streams},
     space::Space,
     task::Task,
 };
-
-/// Rows drawn side by side: two registers of AVX2 a word, so that one's additions hide the other's latency.
-const LANES: usize = 16;
 
 /// Draws an action for each row of `actions`, from the row's own stream: uniform over the legal actions and over bounded
 /// intervals, see [`Space::sample`]. `fields` are those of `T::Action`; all runs have the same length.
@@ -50,22 +47,25 @@ impl WithSimd for Uniform<'_, '_> {
     #[inline(always)]
     fn with_simd<S: Simd>(self, _: S) {
         let (keys, episodes, steps) = self.streams.columns();
-        let (mut keys, mut episodes, mut steps) =
-            (keys.chunks_exact(LANES), episodes.chunks_exact(LANES), steps.chunks_exact(LANES));
-        let mut actions = self.actions.chunks_exact_mut(LANES);
-        for (((keys, episodes), steps), actions) in (&mut keys).zip(&mut episodes).zip(&mut steps).zip(&mut actions) {
-            let key = [std::array::from_fn(|i| keys[i].0[0]), std::array::from_fn(|i| keys[i].0[1])];
-            let draw = std::array::from_fn(|i| steps[i].0.wrapping_mul(seed::DRAWS_PER_FRAME));
-            let counter = [draw, std::array::from_fn(|i| episodes[i].0)];
-            let [words, _] = seed::threefry_lanes::<LANES>(key, counter);
-            for (action, word) in actions.iter_mut().zip(words) {
-                *action = seed::below(word, self.n) as i32;
-            }
+        let half = self.actions.len() / 2;
+        let (first, second) = self.actions.split_at_mut(half);
+        let (keys, more_keys) = (&keys[..half], &keys[half..][..second.len()]);
+        let (episodes, more_episodes) = (&episodes[..half], &episodes[half..][..second.len()]);
+        let (steps, more_steps) = (&steps[..half], &steps[half..][..second.len()]);
+        let draw = |step: EpisodeStep| step.0.wrapping_mul(seed::DRAWS_PER_FRAME);
+        // Nothing but arithmetic on columns, so that the compiler takes as many rows at once as registers hold; two
+        // halves side by side, since one generator's operations wait for each other.
+        for i in 0..half {
+            let ([a, b], [c, d]) = (keys[i].0, more_keys[i].0);
+            let counter = [[draw(steps[i]), draw(more_steps[i])], [episodes[i].0, more_episodes[i].0]];
+            let [words, _] = seed::threefry_lanes([[a, c], [b, d]], counter);
+            first[i] = seed::below(words[0], self.n) as i32;
+            second[i] = seed::below(words[1], self.n) as i32;
         }
-        let rest = keys.remainder().iter().zip(episodes.remainder()).zip(steps.remainder());
-        for (((key, episode), step), action) in rest.zip(actions.into_remainder()) {
-            let draw = step.0.wrapping_mul(seed::DRAWS_PER_FRAME);
-            *action = Stream::from_key(key.0, episode.0, draw).below(self.n) as i32;
+        // The last one of an odd number of rows.
+        for i in half..second.len() {
+            let [word, _] = seed::threefry(more_keys[i].0, [draw(more_steps[i]), more_episodes[i].0]);
+            second[i] = seed::below(word, self.n) as i32;
         }
     }
 }
@@ -73,7 +73,7 @@ impl WithSimd for Uniform<'_, '_> {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::components::{ActionKey, Episode, EpisodeStep};
+    use crate::components::{ActionKey, Episode};
     use crate::data::Data;
 
     struct Coin;

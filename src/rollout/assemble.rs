@@ -49,7 +49,7 @@ pub(crate) fn assemble<T: Task>(
             };
             if slot < rollout.plan.active {
                 advance(&mut step, &mut total, *end, *reward);
-                if end.done() {
+                if end.done() && *end != End::IDLE {
                     rollout.finish_episode(slot, *row, *end, last, &mut step, &mut total, &mut id);
                 }
             }
@@ -60,7 +60,7 @@ pub(crate) fn assemble<T: Task>(
 
 #[inline(always)]
 fn advance(step: &mut EpisodeStep, total: &mut EpisodeReturn, end: End, reward: Reward) {
-    let counts = end != End::QUARANTINED;
+    let counts = end.is_frame();
     step.0 += u32::from(counts);
     // Selected, not multiplied: a quarantined reward may be NaN.
     total.0 += if counts { reward.0 } else { 0.0 };
@@ -85,8 +85,11 @@ fn assemble_slices<T: Task>(rollout: &mut Rollout<T>, rows: &mut Query<EpisodeCo
                 continue;
             }
             for i in (0..ends.len()).filter(|i| ends[*i] != 0) {
+                let end: End = bytemuck::cast(ends[i]);
+                if end == End::IDLE {
+                    continue;
+                }
                 let i = chunk * 64 + i;
-                let end: End = bytemuck::cast(ends[i % 64]);
                 rollout.finish_episode(i as u32, rows[i], end, &lasts[i], &mut steps[i], &mut totals[i], &mut ids[i]);
             }
         }

@@ -13,6 +13,7 @@ pub(crate) struct ArenaPool<T: Task> {
 }
 
 struct Shared<T: Task> {
+    #[expect(clippy::vec_box, reason = "blocks change hands all the time, as pointers")]
     free: Vec<Box<Block<T>>>,
     /// Blocks in being, free or not.
     made: usize,

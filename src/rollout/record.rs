@@ -65,6 +65,42 @@ impl<T: Task> Rollout<T> {
         }
     }
 
+    /// Empties the slots of rows that had no frame in the tick that Record has just written: rows that are pending,
+    /// and those for which `gone` holds.
+    pub(crate) fn clear_idle(&mut self, gone: impl Fn(usize) -> bool) {
+        for slot in 0..self.rows {
+            let frame = self.tick * self.rows + slot;
+            let Some(block) = &mut self.block else { return };
+            if gone(slot) || block.ends()[frame] == End::IDLE {
+                block.frames -= 1;
+                self.keep_next(frame);
+                self.clear(frame);
+            }
+        }
+    }
+
+    /// Keeps the last observation of a row that left the world, and ends its episode at the frame before this tick.
+    pub(crate) fn keep_leaver(&mut self, slot: usize, last: T::Observation) {
+        let frame = self.tick * self.rows + slot;
+        if let Some(block) = &mut self.block {
+            // The row's last observation stands here already, unless it left within its first tick.
+            block.columns[column::OBSERVATION].values_mut::<T::Observation>()[frame] = last;
+        }
+        self.keep_next(frame);
+        self.cut_before(slot, Truncation::RowRemoved);
+    }
+
+    /// Ends the episode of a row that left the world at the frame before this tick, if this rollout holds it.
+    pub(crate) fn cut_before(&mut self, slot: usize, reason: Truncation) {
+        let Some(before) = (self.tick * self.rows + slot).checked_sub(self.rows) else { return };
+        if let Some(block) = &mut self.block
+            && block.flags()[before].valid()
+            && !block.ends()[before].ends_episode()
+        {
+            block.ends_mut()[before] = block.ends()[before].or_truncated(reason);
+        }
+    }
+
     fn clear(&mut self, frame: usize) {
         if let Some(block) = &mut self.block {
             block.clear_slot(&self.columns.specs, frame);
@@ -98,13 +134,7 @@ impl<T: Task> Rollout<T> {
             block.frames -= 1;
             self.quarantined.push((slot as u32, block.observations()[frame]));
             self.keep_next(frame);
-            let Some(block) = &mut self.block else { return };
-            if let Some(before) = frame.checked_sub(rows)
-                && block.flags()[before].valid()
-                && !block.ends()[before].ends_episode()
-            {
-                block.ends_mut()[before] = block.ends()[before].or_truncated(Truncation::Fault);
-            }
+            self.cut_before(slot, Truncation::Fault);
             self.clear(frame);
         }
     }

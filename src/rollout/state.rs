@@ -12,6 +12,7 @@ use crate::{
         Trajectory, TrajectoryId, Value,
     },
     data::{Data, Dtype},
+    error::Error,
     task::Task,
 };
 
@@ -32,6 +33,18 @@ impl Default for RewardTransform {
 }
 
 impl RewardTransform {
+    /// What is wrong with it.
+    pub(crate) fn problems(&self) -> Vec<Error> {
+        let mut errors = Vec::new();
+        if !self.scale.is_finite() {
+            errors.push(Error::config("reward.scale", self.scale, "a finite number"));
+        }
+        if let Some(clip) = self.clip.filter(|clip| !(clip.is_finite() && *clip > 0.0)) {
+            errors.push(Error::config("reward.clip", clip, "a finite number above 0, or none"));
+        }
+        errors
+    }
+
     pub(crate) fn apply(&self, rewards: &mut [f32]) {
         let bound = self.clip.unwrap_or(f32::INFINITY);
         for reward in rewards {
@@ -85,7 +98,23 @@ impl Columns {
         self.sources.push(source);
     }
 
-    pub(crate) fn position(&self, name: &str) -> Option<usize> {
+    /// Adds what `extra` adds, under a name that is not taken.
+    pub(crate) fn add_unique(
+        &mut self,
+        world: &mut World,
+        extra: Box<dyn FnOnce(&mut Self, &mut World) + Send>,
+    ) -> Result<(), Error> {
+        let taken = self.specs.len();
+        extra(self, world);
+        let name = self.specs[taken].name;
+        if self.position(name) != Some(taken) {
+            let names: Vec<_> = self.specs[..taken].iter().map(|spec| spec.name).collect();
+            return Err(Error::config("record", name, format!("a name other than {}", names.join(", "))));
+        }
+        Ok(())
+    }
+
+    fn position(&self, name: &str) -> Option<usize> {
         self.specs.iter().position(|spec| spec.name == name)
     }
 }

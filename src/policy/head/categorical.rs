@@ -1,5 +1,7 @@
 //! One of `n` actions, from logits.
 
+use pulp::{Simd, WithSimd};
+
 use super::LANES;
 use crate::{
     math,
@@ -21,15 +23,30 @@ pub fn log_prob(logits: &[f32], mask: &[u8], action: usize) -> f32 {
     logits[action] - largest - math::ln(total)
 }
 
+/// Acts for all rows.
+pub(super) struct Act<'a, 'b, 'c> {
+    pub(super) n: usize,
+    pub(super) input: &'a Forward<'b>,
+    pub(super) out: &'a mut Outcome<'c>,
+    pub(super) weights: &'a mut [[f32; LANES]],
+}
+
+impl WithSimd for Act<'_, '_, '_> {
+    type Output = ();
+
+    #[inline(always)]
+    fn with_simd<S: Simd>(self, _: S) {
+        let count = self.input.keys.len();
+        for first in (0..count).step_by(LANES) {
+            let rows = super::lanes(first, count);
+            act(self.n, &rows, self.input, self.out, self.weights);
+        }
+    }
+}
+
 /// Acts for [`LANES`] rows. A row whose mask forbids everything takes action 0 with log-probability NaN.
 #[inline(always)]
-pub(super) fn act(
-    n: usize,
-    rows: &[usize; LANES],
-    input: &Forward<'_>,
-    out: &mut Outcome<'_>,
-    weights: &mut [[f32; LANES]],
-) {
+fn act(n: usize, rows: &[usize; LANES], input: &Forward<'_>, out: &mut Outcome<'_>, weights: &mut [[f32; LANES]]) {
     let weights = &mut weights[..n];
     let mut largest = [f32::NEG_INFINITY; LANES];
     let mut mode = [UNSET; LANES];

@@ -1,5 +1,7 @@
 //! Independent normal numbers, from means and a free logarithm of the deviation.
 
+use pulp::{Simd, WithSimd};
+
 use super::LANES;
 use crate::{
     math,
@@ -17,9 +19,30 @@ fn log_density(z: f32, log_std: f32) -> f32 {
     -0.5 * (z * z) - log_std - math::HALF_LN_TAU
 }
 
+/// Acts for all rows.
+pub(super) struct Act<'a, 'b, 'c> {
+    pub(super) n: usize,
+    pub(super) input: &'a Forward<'b>,
+    pub(super) out: &'a mut Outcome<'c>,
+    pub(super) log_std: &'a [f32],
+}
+
+impl WithSimd for Act<'_, '_, '_> {
+    type Output = ();
+
+    #[inline(always)]
+    fn with_simd<S: Simd>(self, _: S) {
+        let count = self.input.keys.len();
+        for first in (0..count).step_by(LANES) {
+            let rows = super::lanes(first, count);
+            act(self.n, self.log_std, &rows, self.input, self.out);
+        }
+    }
+}
+
 /// Acts for [`LANES`] rows.
 #[inline(always)]
-pub(super) fn act(n: usize, log_std: &[f32], rows: &[usize; LANES], input: &Forward<'_>, out: &mut Outcome<'_>) {
+fn act(n: usize, log_std: &[f32], rows: &[usize; LANES], input: &Forward<'_>, out: &mut Outcome<'_>) {
     let mut log_probs = [0.0; LANES];
     for pair in 0..n.div_ceil(2) {
         let mut normals = [[0.0; LANES]; 2];

@@ -3,6 +3,8 @@
 pub mod categorical;
 pub mod gaussian;
 
+use pulp::Arch;
+
 use super::plan::{Forward, Head, Outcome};
 use crate::seed::DRAWS_PER_FRAME;
 
@@ -38,17 +40,28 @@ pub(super) fn unit_name(head: Head) -> &'static str {
 }
 
 /// Writes actions and log-probabilities of all rows from `out.params`.
-#[inline(always)]
-pub(super) fn act(head: Head, log_std: &[f32], input: &Forward<'_>, out: &mut Outcome<'_>, scratch: &mut Scratch) {
-    let rows = input.keys.len();
-    for first in (0..rows).step_by(LANES) {
-        // The last rows of a run stand in for the ones that are missing to a full set of lanes: one code path.
-        let lanes = std::array::from_fn(|lane| (first + lane).min(rows - 1));
-        match head {
-            Head::Categorical { n } => categorical::act(n, &lanes, input, out, &mut scratch.lanes),
-            Head::Gaussian { n } => gaussian::act(n, log_std, &lanes, input, out),
-        }
+pub(super) fn act(
+    arch: Arch,
+    head: Head,
+    log_std: &[f32],
+    input: &Forward<'_>,
+    out: &mut Outcome<'_>,
+    scratch: &mut Scratch,
+) {
+    match head {
+        Head::Categorical { n } => arch.dispatch(categorical::Act { n, input, out, weights: &mut scratch.lanes }),
+        Head::Gaussian { n } => arch.dispatch(gaussian::Act { n, log_std, input, out }),
     }
+}
+
+/// Runs of [`LANES`] rows. The last row of all stands in for those that are missing to the last run: one code path.
+#[inline(always)]
+fn lanes(first: usize, rows: usize) -> [usize; LANES] {
+    let mut lanes = [0; LANES];
+    for (lane, row) in lanes.iter_mut().enumerate() {
+        *row = (first + lane).min(rows - 1);
+    }
+    lanes
 }
 
 /// Block `draw` of the coming frame of each row.

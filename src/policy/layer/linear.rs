@@ -3,14 +3,20 @@
 //! With AVX2 the tile takes 12 of 16 registers, 2 more hold weights and 1 an input (the shape of BLIS's Haswell
 //! kernel). There is one code path: a block is padded to whole tiles, so a row's sums do not depend on its neighbours.
 
-use pulp::Simd;
+use std::marker::PhantomData;
 
+use pulp::{Simd, WithSimd};
+
+use super::Elementwise;
 use crate::policy::plan::Linear;
 
 /// Outputs of a panel of weights.
 pub(crate) const PANEL: usize = 16;
 /// Rows of a register tile.
 pub(crate) const TILE: usize = 6;
+
+/// Whether vector units fuse multiplication and addition: AVX2, AVX-512 and NEON do.
+const FUSED: bool = !cfg!(target_arch = "wasm32");
 
 /// One layer's weights in the order in which the kernel reads them.
 #[derive(Clone, Debug)]
@@ -44,33 +50,52 @@ impl Packed {
     }
 }
 
-/// Runs a layer over `to.len() / packed.padded()` rows, a multiple of [`TILE`]. `stride` is the distance of rows in
-/// `from`.
-#[inline(always)]
-pub(crate) fn run<S: Simd>(simd: S, packed: &Packed, from: &[f32], stride: usize, to: &mut [f32]) {
-    // A panel is as many registers as the instruction set needs for 16 floats.
-    match S::F32_LANES {
-        16 => panels::<S, 1>(simd, packed, from, stride, to),
-        8 => panels::<S, 2>(simd, packed, from, stride, to),
-        4 => panels::<S, 4>(simd, packed, from, stride, to),
-        2 => panels::<S, 8>(simd, packed, from, stride, to),
-        _ => panels::<S, 16>(simd, packed, from, stride, to),
+/// Runs a layer with its activation over `to.len() / packed.padded()` rows, a multiple of [`TILE`].
+pub(crate) struct Run<'a, A> {
+    pub(crate) packed: &'a Packed,
+    pub(crate) from: &'a [f32],
+    /// Distance of rows in `from`.
+    pub(crate) stride: usize,
+    pub(crate) to: &'a mut [f32],
+    pub(crate) activation: PhantomData<A>,
+}
+
+impl<A: Elementwise> WithSimd for Run<'_, A> {
+    type Output = ();
+
+    #[inline(always)]
+    fn with_simd<S: Simd>(self, simd: S) {
+        // A panel is as many registers as the instruction set needs for 16 floats.
+        match S::F32_LANES {
+            16 => self.panels::<S, 1, FUSED>(simd),
+            8 => self.panels::<S, 2, FUSED>(simd),
+            4 => self.panels::<S, 4, FUSED>(simd),
+            2 => self.panels::<S, 8, FUSED>(simd),
+            _ => self.panels::<S, 16, false>(simd),
+        }
     }
 }
 
-#[inline(always)]
-fn panels<S: Simd, const V: usize>(simd: S, packed: &Packed, from: &[f32], stride: usize, to: &mut [f32]) {
-    let (inputs, padded) = (packed.inputs, packed.padded());
-    let panels = packed.weights.chunks_exact(PANEL * inputs).zip(packed.bias.chunks_exact(PANEL));
-    // Panels outermost: one stays in the first-level cache while the block's rows pass by.
-    for (panel, (weights, bias)) in panels.enumerate() {
-        let weights = S::as_simd_f32s(weights).0;
-        let bias = S::as_simd_f32s(bias).0;
-        for (from, to) in from.chunks_exact(TILE * stride).zip(to.chunks_exact_mut(TILE * padded)) {
-            let sums = tile::<S, V>(simd, weights, bias, from, stride, inputs);
-            for (row, sums) in sums.iter().enumerate() {
-                let to = &mut to[row * padded + panel * PANEL..][..PANEL];
-                S::as_mut_simd_f32s(to).0.copy_from_slice(sums);
+impl<A: Elementwise> Run<'_, A> {
+    #[inline(always)]
+    fn panels<S: Simd, const V: usize, const FUSED: bool>(self, simd: S) {
+        let (inputs, padded) = (self.packed.inputs, self.packed.padded());
+        let weights = self.packed.weights.chunks_exact(PANEL * inputs);
+        // Panels outermost: one stays in the first-level cache while the block's rows pass by.
+        for (panel, (weights, bias)) in weights.zip(self.packed.bias.chunks_exact(PANEL)).enumerate() {
+            let (weights, bias) = (S::as_simd_f32s(weights).0.as_chunks().0, S::as_simd_f32s(bias).0.as_chunks().0);
+            let from = self.from.chunks_exact(TILE * self.stride);
+            for (from, to) in from.zip(self.to.chunks_exact_mut(TILE * padded)) {
+                let sums = tile::<S, V>(simd, weights, bias[0], from, self.stride);
+                for (row, sums) in sums.iter().enumerate() {
+                    // Not in place: the compiler would turn an activation that leaves some elements alone into masked
+                    // stores, which are many times slower.
+                    let mut before = [0.0; PANEL];
+                    S::as_mut_simd_f32s(&mut before).0.copy_from_slice(sums);
+                    for (to, x) in to[row * padded + panel * PANEL..][..PANEL].iter_mut().zip(before) {
+                        *to = A::apply::<FUSED>(x);
+                    }
+                }
             }
         }
     }
@@ -79,19 +104,23 @@ fn panels<S: Simd, const V: usize>(simd: S, packed: &Packed, from: &[f32], strid
 #[inline(always)]
 fn tile<S: Simd, const V: usize>(
     simd: S,
-    weights: &[S::f32s],
-    bias: &[S::f32s],
+    weights: &[[S::f32s; V]],
+    bias: [S::f32s; V],
     from: &[f32],
     stride: usize,
-    inputs: usize,
 ) -> [[S::f32s; V]; TILE] {
-    // Slices of one known length free the inner loop of bounds checks.
-    let rows: [&[f32]; TILE] = std::array::from_fn(|row| &from[row * stride..][..inputs]);
-    let start: [S::f32s; V] = std::array::from_fn(|v| bias[v]);
-    let mut sums = [start; TILE];
-    for (input, weights) in (0..inputs).zip(weights.chunks_exact(V)) {
+    let mut sums = [bias; TILE];
+    // Zipped, since an index into each row would be checked at each step.
+    let (row_0, rest) = from.split_at(stride);
+    let (row_1, rest) = rest.split_at(stride);
+    let (row_2, rest) = rest.split_at(stride);
+    let (row_3, rest) = rest.split_at(stride);
+    let (row_4, row_5) = rest.split_at(stride);
+    let rows = row_0.iter().zip(row_1).zip(row_2).zip(row_3).zip(row_4).zip(row_5);
+    for (weights, (((((a, b), c), d), e), f)) in weights.iter().zip(rows) {
+        let x = [*a, *b, *c, *d, *e, *f];
         for row in 0..TILE {
-            let x = simd.splat_f32s(rows[row][input]);
+            let x = simd.splat_f32s(x[row]);
             for v in 0..V {
                 sums[row][v] = simd.mul_add_e_f32s(x, weights[v], sums[row][v]);
             }

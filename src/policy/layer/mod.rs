@@ -4,14 +4,17 @@ pub(super) mod linear;
 mod relu;
 mod tanh;
 
+use std::marker::PhantomData;
+
+use pulp::Arch;
 use serde::{Deserialize, Serialize};
 
 use super::plan::Activation;
 
 /// Applied to each element of a linear layer's result; vectorised by the compiler, so plain branchless arithmetic.
 pub(crate) trait Elementwise {
-    /// The function.
-    fn apply(x: f32) -> f32;
+    /// The function; `FUSED` where the machine multiplies and adds in one instruction.
+    fn apply<const FUSED: bool>(x: f32) -> f32;
 }
 
 /// An entry of a network's lists.
@@ -46,15 +49,35 @@ macro_rules! activations {
             }
         }
 
-        /// Applies an activation to each element.
-        #[inline(always)]
-        pub(crate) fn activate(activation: Activation, elements: &mut [f32]) {
+        /// Runs a linear layer with its activation; see [`linear::Run`]. One dispatch a layer: compiled as one function,
+        /// the kernels would compete for the optimiser's limits.
+        pub(crate) fn run(
+            arch: Arch,
+            activation: Activation,
+            packed: &linear::Packed,
+            from: &[f32],
+            stride: usize,
+            to: &mut [f32],
+        ) {
             match activation {
-                Activation::Identity => {}
-                $( Activation::$layer => elements.iter_mut().for_each(|x| *x = <$kernel>::apply(*x)), )*
+                Activation::Identity => {
+                    arch.dispatch(linear::Run { packed, from, stride, to, activation: PhantomData::<Identity> })
+                }
+                $( Activation::$layer => {
+                    arch.dispatch(linear::Run { packed, from, stride, to, activation: PhantomData::<$kernel> })
+                } )*
             }
         }
     };
+}
+
+struct Identity;
+
+impl Elementwise for Identity {
+    #[inline(always)]
+    fn apply<const FUSED: bool>(x: f32) -> f32 {
+        x
+    }
 }
 
 activations! {

@@ -7,7 +7,7 @@ pub(crate) struct Relu;
 
 impl Elementwise for Relu {
     #[inline(always)]
-    fn apply(x: f32) -> f32 {
+    fn apply<const FUSED: bool>(x: f32) -> f32 {
         if x < 0.0 { 0.0 } else { x }
     }
 }

@@ -2,12 +2,12 @@
 
 use super::Elementwise;
 
-/// Within 4 ulp: [`math::tanh`](crate::math::tanh).
+/// Within 8 ulp: see [`math::tanh`](crate::math::tanh).
 pub(crate) struct Tanh;
 
 impl Elementwise for Tanh {
     #[inline(always)]
-    fn apply(x: f32) -> f32 {
-        crate::math::tanh(x)
+    fn apply<const FUSED: bool>(x: f32) -> f32 {
+        crate::math::tanh_with::<FUSED>(x)
     }
 }

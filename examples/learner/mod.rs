@@ -1,0 +1,23 @@
+//! What the training examples share: an actor-critic with autodiff, PPO, and what shows how training goes.
+//!
+//! Nothing here is part of gleaner: a learner of any kind takes batches from a collector and publishes weights to it.
+
+mod chart;
+mod command_line;
+mod evaluate;
+mod gae;
+mod head;
+mod network;
+mod optimizer;
+mod ppo;
+mod progress;
+#[cfg(test)]
+mod tests;
+
+pub use chart::Curve;
+pub use command_line::{backend, exit_code, stop_on_ctrl_c};
+pub use evaluate::evaluate;
+pub use ppo::{Ppo, PpoConfig};
+pub use progress::Progress;
+
+pub type Result<T> = std::result::Result<T, Box<dyn std::error::Error + Send + Sync>>;

@@ -1,0 +1,153 @@
+//! Proximal policy optimisation with a clipped ratio (Schulman et al. 2017).
+
+use candle_core::{Device, Tensor};
+use gleaner::{
+    data::{Data, width},
+    prelude::*,
+    rollout::Layout,
+};
+
+use super::{
+    Result,
+    gae::{Columns, gae},
+    network::ActorCritic,
+    optimizer::Adam,
+};
+
+/// The defaults are Stable-Baselines3's for CartPole.
+#[derive(Clone, Debug)]
+pub struct PpoConfig {
+    pub epochs: usize,
+    pub minibatch: usize,
+    pub learning_rate: f64,
+    pub gamma: f32,
+    pub lambda: f32,
+    pub clip: f64,
+    pub value_coefficient: f64,
+    pub entropy_coefficient: f64,
+    pub max_gradient_norm: f64,
+    pub seed: u64,
+}
+
+impl Default for PpoConfig {
+    fn default() -> Self {
+        Self {
+            epochs: 20,
+            minibatch: 256,
+            learning_rate: 1e-3,
+            gamma: 0.98,
+            lambda: 0.8,
+            clip: 0.2,
+            value_coefficient: 0.5,
+            entropy_coefficient: 0.0,
+            max_gradient_norm: 0.5,
+            seed: 0,
+        }
+    }
+}
+
+pub struct Ppo {
+    config: PpoConfig,
+    network: ActorCritic,
+    optimizer: Adam,
+    epochs_done: u64,
+}
+
+impl Ppo {
+    /// A learner for a collector of task `T` whose policy is `spec` and acts with `weights`.
+    pub fn new<T: Task>(spec: NetworkSpec, weights: &Weights, config: PpoConfig) -> Result<Self> {
+        let network = ActorCritic::new::<T>(spec, weights)?;
+        let optimizer = Adam::new(network.vars(), config.max_gradient_norm)?;
+        Ok(Self { config, network, optimizer, epochs_done: 0 })
+    }
+
+    /// Learns from a time-major batch and returns the new weights. `remaining` is the part of the training still ahead,
+    /// 1 at its start: learning rate and clip fall with it.
+    pub fn update<T: Task>(&mut self, batch: &Batch<T>, remaining: f64) -> Result<Weights> {
+        let data = Experience::new(batch, &self.config)?;
+        let parts = batch.frames().div_ceil(self.config.minibatch);
+        for _ in 0..self.config.epochs {
+            self.epochs_done += 1;
+            for slots in batch.minibatches(parts, self.config.seed ^ self.epochs_done << 32) {
+                let loss = self.loss(&data.minibatch(batch, &slots)?)?;
+                self.optimizer.step(&loss, self.config.learning_rate * remaining)?;
+            }
+        }
+        self.network.weights()
+    }
+
+    fn loss(&self, data: &Minibatch) -> candle_core::Result<Tensor> {
+        let (distribution, values) = self.network.forward(&data.observations)?;
+        let ratio = (distribution.log_prob(&data.actions)? - &data.log_probs)?.exp()?;
+        let clipped = ratio.clamp(1.0 - self.config.clip, 1.0 + self.config.clip)?;
+        let gain = (ratio * &data.advantages)?.minimum(&(clipped * &data.advantages)?)?.mean(0)?;
+        let value_loss = (values - &data.returns)?.sqr()?.mean(0)?;
+        let loss = ((value_loss * self.config.value_coefficient)? - gain)?;
+        if self.config.entropy_coefficient == 0.0 {
+            return Ok(loss);
+        }
+        loss - (distribution.entropy()? * self.config.entropy_coefficient)?
+    }
+}
+
+/// What PPO adds to a batch.
+struct Experience {
+    advantages: Vec<f32>,
+    returns: Vec<f32>,
+    log_probs: Vec<f32>,
+}
+
+struct Minibatch {
+    observations: Tensor,
+    actions: Tensor,
+    log_probs: Tensor,
+    advantages: Tensor,
+    returns: Tensor,
+}
+
+impl Experience {
+    fn new<T: Task>(batch: &Batch<T>, config: &PpoConfig) -> Result<Self> {
+        let Layout::TimeMajor { rows, .. } = batch.layout() else { return Err("the batch is not time-major".into()) };
+        let (Some(values), Some(log_probs)) = (batch.values(), batch.log_probs()) else {
+            return Err("the policy is no network".into());
+        };
+        let columns = Columns { rewards: batch.rewards(), values, ends: batch.ends(), flags: batch.flags() };
+        let advantages = gae(&columns, &batch.bootstrap_values()?, rows, config.gamma, config.lambda);
+        let returns = advantages.iter().zip(values).map(|(advantage, value)| advantage + value).collect();
+        Ok(Self { advantages, returns, log_probs: log_probs.to_vec() })
+    }
+
+    fn minibatch<T: Task>(&self, batch: &Batch<T>, slots: &[usize]) -> candle_core::Result<Minibatch> {
+        let vector = |from: &[f32]| slots.iter().map(|slot| from[*slot]).collect::<Vec<_>>();
+        let mut advantages = vector(&self.advantages);
+        normalize(&mut advantages);
+        let tensor = |data: Vec<f32>| Tensor::from_vec(data, slots.len(), &Device::Cpu);
+        Ok(Minibatch {
+            observations: matrix(batch.observations(), slots)?,
+            actions: matrix(batch.actions(), slots)?,
+            log_probs: tensor(vector(&self.log_probs))?,
+            advantages: tensor(advantages)?,
+            returns: tensor(vector(&self.returns))?,
+        })
+    }
+}
+
+/// `[slots, width]` floats.
+fn matrix<D: Data>(column: &[D], slots: &[usize]) -> candle_core::Result<Tensor> {
+    let width = width::<D>();
+    let mut data = vec![0.0; slots.len() * width];
+    for (slot, out) in slots.iter().zip(data.chunks_exact_mut(width)) {
+        column[*slot].encode(out);
+    }
+    Tensor::from_vec(data, (slots.len(), width), &Device::Cpu)
+}
+
+/// Mean 0 and standard deviation 1, except for a single number.
+fn normalize(x: &mut [f32]) {
+    if x.len() < 2 {
+        return;
+    }
+    let mean = x.iter().sum::<f32>() / x.len() as f32;
+    let variance = x.iter().map(|x| (x - mean).powi(2)).sum::<f32>() / (x.len() - 1) as f32;
+    x.iter_mut().for_each(|x| *x = (*x - mean) / (variance.sqrt() + 1e-8));
+}

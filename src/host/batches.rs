@@ -1,0 +1,183 @@
+//! Rollouts of a host's rows: where they begin and end, and the batches that come out.
+
+use std::{collections::VecDeque, sync::Arc};
+
+use bevy_ecs::prelude::*;
+
+use super::rows::{HostRows, WAITING};
+use crate::{
+    components::{ColumnSpec, Critic, EpisodeStep, Observation, RowIndex, Slot, TickPlan, TickReport, TrajectoryId},
+    error::Error,
+    policy::Evaluator,
+    rollout::{ArenaPool, Batch, RolloutSlot, in_order},
+    stats::{Monitor, Stats},
+    task::Task,
+};
+
+/// What was collected from the rows of task `T` in this world: a resource.
+#[derive(Resource)]
+pub struct Batches<T: Task> {
+    pub(super) queue: VecDeque<Batch<T>>,
+    pub(super) error: Option<Error>,
+    pub(super) pool: ArenaPool<T>,
+    pub(super) specs: Arc<[ColumnSpec]>,
+    pub(super) evaluator: Option<Evaluator<T>>,
+    pub(super) monitor: Monitor,
+    pub(super) ticks: usize,
+    pub(super) set_truncated: bool,
+    /// Whether the warning about held arenas was given.
+    pub(super) held: bool,
+}
+
+impl<T: Task> Batches<T> {
+    /// The oldest batch that was not taken yet.
+    pub fn pop(&mut self) -> Option<Batch<T>> {
+        self.queue.pop_front()
+    }
+
+    /// Batches that were not taken yet.
+    pub fn len(&self) -> usize {
+        self.queue.len()
+    }
+
+    /// Whether every batch was taken.
+    pub fn is_empty(&self) -> bool {
+        self.queue.is_empty()
+    }
+
+    /// The error that stopped the collection, such as an illegal action; the collection goes on once it is taken.
+    pub fn take_error(&mut self) -> Option<Error> {
+        self.error.take()
+    }
+
+    /// The counters now.
+    pub fn stats(&self) -> Stats {
+        self.monitor.stats()
+    }
+
+    /// Reads the counters from other threads.
+    pub fn monitor(&self) -> Monitor {
+        self.monitor.clone()
+    }
+
+    /// Names and layouts of the columns of every batch.
+    pub fn columns(&self) -> &[ColumnSpec] {
+        &self.specs
+    }
+}
+
+/// At the end of a tick: ends a rollout that is full, and begins the next when there are rows and an arena.
+pub(super) fn turn_rollout<T: Task>(
+    world: &mut World,
+    rows: &mut QueryState<(Entity, &RowIndex), With<Observation<T>>>,
+    slots: &mut QueryState<&Slot, With<Observation<T>>>,
+) {
+    if let Some(error) = world.resource_mut::<TickReport<T>>().take_error() {
+        return fail::<T>(world, error);
+    }
+    finish_rollout::<T>(world);
+    let recording = world.resource::<RolloutSlot<T>>().0.as_deref().is_some_and(|rollout| rollout.block.is_some());
+    if recording || world.resource::<Batches<T>>().error.is_some() {
+        return;
+    }
+    let mut order: Vec<(RowIndex, Entity)> = rows.iter(world).map(|(entity, row)| (*row, entity)).collect();
+    world.resource_mut::<TickPlan<T>>().active = 0;
+    if order.is_empty() {
+        return;
+    }
+    let mut batches = world.resource_mut::<Batches<T>>();
+    let block = match batches.pool.take() {
+        Ok(block) => block,
+        Err(held) => {
+            if !std::mem::replace(&mut batches.held, true) {
+                tracing::warn!("rows stand still: {held}");
+            }
+            return;
+        }
+    };
+    let ticks = batches.ticks;
+    batches.held = false;
+    order.sort_unstable();
+    seat::<T>(world, &order);
+    let numbers: Vec<RowIndex> = order.iter().map(|(row, _)| *row).collect();
+    let ordered = in_order::<T>(slots, world, order.len());
+    let Some(mut rollout) = world.resource_mut::<RolloutSlot<T>>().0.take() else { return };
+    rollout.in_order = ordered;
+    rollout.begin(world, block, &numbers, ticks);
+    world.resource_mut::<RolloutSlot<T>>().0 = Some(rollout);
+}
+
+/// Gives rows their places in row order; newcomers get their first trajectory id.
+fn seat<T: Task>(world: &mut World, order: &[(RowIndex, Entity)]) {
+    world.resource_mut::<TickPlan<T>>().active = order.len() as u32;
+    let mut shared = world.resource_mut::<HostRows<T>>();
+    shared.gone.clear();
+    shared.gone.resize(order.len(), false);
+    let Some(mut rollout) = world.resource_mut::<RolloutSlot<T>>().0.take() else { return };
+    let old = std::mem::take(&mut rollout.first_versions);
+    rollout.started.retain(|_| false);
+    for (slot, (_, entity)) in order.iter().enumerate() {
+        let mut row = world.entity_mut(*entity);
+        let before = row.get::<Slot>().map_or(WAITING, |slot| slot.0);
+        rollout.first_versions.push(old.get(before as usize).copied().unwrap_or(0));
+        if before == WAITING
+            && let Some(mut id) = row.get_mut::<TrajectoryId>()
+        {
+            *id = rollout.next_id();
+        }
+        // An episode whose first frame is still to come starts under the weights of that frame.
+        if row.get::<EpisodeStep>().is_some_and(|step| step.0 == 0) {
+            rollout.started.push(slot as u32);
+        }
+        if let Some(mut place) = row.get_mut::<Slot>() {
+            place.0 = slot as u32;
+        }
+    }
+    world.resource_mut::<RolloutSlot<T>>().0 = Some(rollout);
+}
+
+fn finish_rollout<T: Task>(world: &mut World) {
+    let mut holder = world.resource_mut::<RolloutSlot<T>>();
+    let Some(rollout) = holder.0.as_deref_mut().filter(|rollout| rollout.tick >= rollout.ticks) else { return };
+    let Some(mut block) = rollout.finish() else { return };
+    let mut batches = world.resource_mut::<Batches<T>>();
+    if batches.set_truncated {
+        block.mark_edge();
+    }
+    let index = {
+        let mut ledger = batches.monitor.ledger();
+        let index = ledger.counters.batches;
+        ledger.counters.batches += 1;
+        ledger.counters.frames += block.frames as u64;
+        ledger.in_flight -= block.frames as u64;
+        index
+    };
+    let critic = batches.evaluator.clone().map(|evaluator| Arc::new(evaluator) as Arc<dyn Critic<T>>);
+    let batch = Batch::new(block, batches.specs.clone(), critic, Some(batches.pool.clone()), index);
+    batches.queue.push_back(batch);
+}
+
+/// An error drops the rollout; its frames are counted as discarded.
+fn fail<T: Task>(world: &mut World, error: Error) {
+    tracing::warn!("collection stands still: {error}");
+    world.resource_mut::<TickPlan<T>>().active = 0;
+    let block = world.resource_mut::<RolloutSlot<T>>().0.as_mut().and_then(|rollout| rollout.block.take());
+    let mut batches = world.resource_mut::<Batches<T>>();
+    if let Some(block) = block {
+        batches.pool.give_back(block);
+    }
+    let mut ledger = batches.monitor.ledger();
+    ledger.counters.discarded.fault += std::mem::take(&mut ledger.in_flight);
+    drop(ledger);
+    batches.error = Some(error);
+}
+
+/// Writes observations again that the host changed by answering a reset request within the tick.
+pub(super) fn record_answers<T: Task>(world: &mut World) {
+    let Some(mut rollout) = world.resource_mut::<RolloutSlot<T>>().0.take() else { return };
+    let tick = rollout.tick;
+    if rollout.block.is_some() {
+        rollout.record_leading(world, tick);
+    }
+    world.resource_mut::<RolloutSlot<T>>().0 = Some(rollout);
+}

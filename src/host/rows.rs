@@ -1,0 +1,191 @@
+//! The rows of a host: frames that it completed, resets that it is asked for, rows that left.
+
+use bevy_ecs::prelude::*;
+
+use crate::{
+    components::{
+        Action, ActionKey, ActionMask, End, Episode, EpisodeReturn, EpisodeStep, LastObservation, LogProb, Observation,
+        Reward, RowIndex, Slot, TickPlan, TickReport, Trajectory, TrajectoryId, Truncation, Value,
+    },
+    data::{Data, finite},
+    rollout::{Ended, RolloutSlot},
+    seed::{Purpose, Seed},
+    task::Task,
+};
+
+/// Set when the engine ended a row's episode: the host resets the entity, writes its new observation and sets this
+/// back to `false`. Until then the row has no frames.
+#[derive(Component, Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct ResetRequest(pub bool);
+
+/// Whether the row's [`Action`] waits for its outcome. The host steps only rows for which this holds: others wait for
+/// the next rollout, for an arena, or for the answer to a [`ResetRequest`], and what happens to them is no frame.
+#[derive(Component, Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Acting(pub bool);
+
+/// A row that has no place in the rollout yet.
+pub(super) const WAITING: u32 = u32::MAX;
+
+/// What the rows of a hosted task share.
+#[derive(Resource)]
+pub(super) struct HostRows<T: Task> {
+    pub seed: Seed,
+    pub limit: u32,
+    pub next_row: u32,
+    /// Rows that left since the last tick, with their unfinished episodes.
+    leavers: Vec<Ended<T::Observation>>,
+    /// By slot: whether the row is gone.
+    pub gone: Vec<bool>,
+}
+
+impl<T: Task> HostRows<T> {
+    pub(super) fn new(seed: Seed, limit: u32) -> Self {
+        Self { seed, limit, next_row: 0, leavers: Vec::new(), gone: Vec::new() }
+    }
+}
+
+/// What an entity that carries an observation needs beside it.
+pub(super) fn require_columns<T: Task>(world: &mut World) {
+    world.register_required_components::<Observation<T>, Action<T>>();
+    world.register_required_components::<Observation<T>, ActionMask<T>>();
+    world.register_required_components::<Observation<T>, LastObservation<T>>();
+    world.register_required_components::<Observation<T>, Reward>();
+    world.register_required_components::<Observation<T>, End>();
+    world.register_required_components::<Observation<T>, EpisodeStep>();
+    world.register_required_components::<Observation<T>, EpisodeReturn>();
+    world.register_required_components::<Observation<T>, Episode>();
+    world.register_required_components::<Observation<T>, TrajectoryId>();
+    world.register_required_components::<Observation<T>, ActionKey>();
+    world.register_required_components::<Observation<T>, LogProb>();
+    world.register_required_components::<Observation<T>, Value>();
+    world.register_required_components::<Observation<T>, ResetRequest>();
+    world.register_required_components::<Observation<T>, Acting>();
+    world.register_required_components_with::<Observation<T>, RowIndex>(|| RowIndex(WAITING));
+    world.register_required_components_with::<Observation<T>, Slot>(|| Slot(WAITING));
+}
+
+/// Gives an arriving row its number and streams.
+pub(super) fn join<T: Task>(
+    event: On<Add<Observation<T>>>,
+    mut rows: Query<(&mut RowIndex, &mut ActionKey), With<Observation<T>>>,
+    mut shared: ResMut<HostRows<T>>,
+) {
+    if let Ok((mut row, mut key)) = rows.get_mut(event.entity)
+        && row.0 == WAITING
+    {
+        row.0 = shared.next_row;
+        *key = ActionKey(shared.seed.row_key(row.0, Purpose::Action));
+        shared.next_row += 1;
+    }
+}
+
+/// Keeps the unfinished episode of a row that leaves.
+pub(super) fn leave<T: Task>(
+    event: On<Remove<Observation<T>>>,
+    mut rows: Query<(
+        (&mut Slot, &mut RowIndex, &mut EpisodeStep, &mut EpisodeReturn, &mut Acting),
+        (&TrajectoryId, &Observation<T>),
+    )>,
+    holder: Res<RolloutSlot<T>>,
+    mut shared: ResMut<HostRows<T>>,
+) {
+    let Ok(((mut slot, mut row, mut step, mut total, mut acting), (id, last))) = rows.get_mut(event.entity) else {
+        return;
+    };
+    // An entity that comes back is a new row.
+    let (slot, row) = (std::mem::replace(&mut slot.0, WAITING), std::mem::replace(&mut *row, RowIndex(WAITING)));
+    let (step, total) = (std::mem::take(&mut *step), std::mem::take(&mut *total));
+    acting.0 = false;
+    if slot == WAITING {
+        return;
+    }
+    let Some(rollout) = holder.0.as_deref() else { return };
+    let trajectory = Trajectory {
+        id: *id,
+        row,
+        rollout: rollout.rollout,
+        // Before the tick at which Record finds it gone, which may be before tick 0.
+        tick: (rollout.tick as u32).wrapping_sub(1),
+        length: step.0,
+        total_reward: total.0,
+        first_version: rollout.first_versions.get(slot as usize).copied().unwrap_or(0),
+        last_version: rollout.plan.version,
+        end: End::truncated_by(Truncation::RowRemoved),
+    };
+    shared.leavers.push(Ended { slot, trajectory, last: last.0 });
+}
+
+/// Completes the frames that the host's systems wrote: the engine's ends, the quarantine, and who had no frame.
+pub(super) fn observe_host<T: Task>(
+    mut rows: Query<(
+        (&Acting, &mut ResetRequest, &mut Episode),
+        (&Observation<T>, &mut LastObservation<T>, &Reward, &mut End, &EpisodeStep, &Slot),
+    )>,
+    shared: Res<HostRows<T>>,
+    report: Res<TickReport<T>>,
+    holder: Res<RolloutSlot<T>>,
+) {
+    let recording = holder.0.as_deref().is_some_and(|rollout| rollout.block.is_some());
+    let (mut stepped, mut quarantined) = (0, 0);
+    for ((acting, mut request, mut episode), (seen, mut last, reward, mut end, step, slot)) in &mut rows {
+        if !recording || !acting.0 || slot.0 == WAITING {
+            *end = End::IDLE;
+            continue;
+        }
+        stepped += 1;
+        let own = *end;
+        let real = if own.done() { last.0 } else { seen.0 };
+        if !(finite(reward.0) & real.is_finite() & seen.0.is_finite()) {
+            quarantined += 1;
+            *end = End::QUARANTINED;
+            // The host's number is broken: so is what it would go on from.
+            request.0 = true;
+        } else if !own.done() && step.0.saturating_add(1) >= shared.limit {
+            *end = own.or_truncated(Truncation::StepLimit);
+            last.0 = seen.0;
+            request.0 = true;
+        }
+        if end.done() {
+            episode.0 += 1;
+        }
+    }
+    report.stepped(stepped);
+    report.quarantined(quarantined);
+}
+
+/// After Record: empties the slots without a frame and closes the episodes of rows that left.
+pub(super) fn close_rows<T: Task>(mut holder: ResMut<RolloutSlot<T>>, mut shared: ResMut<HostRows<T>>) {
+    let Some(rollout) = holder.0.as_deref_mut() else { return };
+    let shared = &mut *shared;
+    if rollout.block.is_none() || rollout.tick >= rollout.ticks {
+        return;
+    }
+    for leaver in shared.leavers.drain(..) {
+        if let Some(gone) = shared.gone.get_mut(leaver.slot as usize) {
+            *gone = true;
+            rollout.keep_leaver(leaver.slot as usize, leaver.last);
+            if leaver.trajectory.length > 0 {
+                rollout.ended.push(leaver);
+            }
+        }
+    }
+    rollout.clear_idle(|slot| shared.gone[slot]);
+}
+
+/// After Assemble: nobody's flags outlive their frame.
+pub(super) fn lower_flags<T: Task>(mut rows: Query<(&mut End, &mut Acting), With<Observation<T>>>) {
+    for (mut end, mut acting) in &mut rows {
+        *end = End::RUNNING;
+        acting.0 = false;
+    }
+}
+
+/// After Infer: rows of the rollout wait for the outcome of their action, unless a reset is asked for.
+pub(super) fn await_outcomes<T: Task>(
+    mut rows: Query<(&mut Acting, &ResetRequest, &Slot), With<Observation<T>>>,
+    plan: Res<TickPlan<T>>,
+) {
+    for (mut acting, request, slot) in &mut rows {
+        acting.0 = slot.0 < plan.active && !request.0;
+    }
+}
