@@ -1,6 +1,6 @@
 //! CartPole-v1 over columns.
 
-use super::threefry::block;
+use super::threefry::blocks;
 
 /// Frames after which an episode is cut.
 const LIMIT: u32 = 500;
@@ -32,10 +32,9 @@ pub fn step(actions: &[i32], steps: &[u32], state: [&mut [f32]; 4], next: &mut [
 /// The first state of an episode.
 #[inline]
 pub fn reset(key: [u32; 2], episode: u32) -> [f32; 4] {
-    let draw =
-        |i| block(key, [i, episode]).map(|word| -0.05 + (0.05 - -0.05) * ((word >> 8) as f32 * (1.0 / 16_777_216.0)));
-    let ([x, x_dot], [theta, theta_dot]) = (draw(0), draw(1));
-    [x, x_dot, theta, theta_dot]
+    // Both draws side by side.
+    let [[a, c], [b, d]] = blocks(key.map(|word| [word; 2]), [[0, 1], [episode; 2]]);
+    [a, b, c, d].map(|word| -0.05 + (0.05 - -0.05) * ((word >> 8) as f32 * (1.0 / 16_777_216.0)))
 }
 
 /// Sine and cosine as Cephes has them, in plain multiplications and additions: `sinf.c`.

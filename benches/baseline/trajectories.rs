@@ -17,6 +17,8 @@ pub struct Trajectories {
     /// By row: the tick where the running episode begins in the present rollout.
     from: Vec<usize>,
     stepped: u64,
+    /// The present rollout, row by row.
+    by_row: Columns,
     filling: Columns,
     full: VecDeque<Columns>,
     spare: Vec<Columns>,
@@ -31,6 +33,7 @@ impl Trajectories {
             open: vec![Columns::default(); rows],
             from: vec![0; rows],
             stepped: 0,
+            by_row: Columns::new(rows * ticks, 0),
             filling: Columns::default(),
             full: VecDeque::new(),
             spare: Vec::new(),
@@ -63,12 +66,13 @@ impl Trajectories {
         let block = self.rollouts.roll();
         let ticks = block.actions.len() / rows;
         self.stepped += block.actions.len() as u64;
+        transpose(block, &mut self.by_row, rows, ticks);
         self.from.fill(0);
         for (episode, (frame, last)) in block.episodes.iter().zip(&block.finals) {
             let row = frame % rows;
             let end = frame / rows + 1;
             move_all(&mut self.open[row], &mut self.filling);
-            gather(block, rows, row, self.from[row]..end, &mut self.filling);
+            append(&self.by_row, row * ticks + self.from[row]..row * ticks + end, &mut self.filling);
             self.from[row] = end;
             self.filling.finals.push((self.filling.actions.len() - 1, *last));
             self.filling.episodes.push(*episode);
@@ -78,19 +82,35 @@ impl Trajectories {
             }
         }
         for row in 0..rows {
-            gather(block, rows, row, self.from[row]..ticks, &mut self.open[row]);
+            append(&self.by_row, row * ticks + self.from[row]..(row + 1) * ticks, &mut self.open[row]);
         }
     }
 }
 
-/// Appends ticks of a row of a time-major block.
-fn gather(from: &Columns, rows: usize, row: usize, ticks: std::ops::Range<usize>, to: &mut Columns) {
-    macro_rules! gather {
-        ($($column:ident),*) => {
-            $( to.$column.extend(from.$column[ticks.start * rows..ticks.end * rows].iter().skip(row).step_by(rows)); )*
-        };
+/// Lays each row's ticks one behind the other; a few rows at a time, so that every cache line is read once.
+fn transpose(block: &Columns, by_row: &mut Columns, rows: usize, ticks: usize) {
+    const GROUP: usize = 32;
+    fn column<V: Copy>(from: &[V], to: &mut [V], rows: usize, ticks: usize) {
+        for (group, to) in to.chunks_mut(GROUP * ticks).enumerate() {
+            for (tick, from) in from.chunks_exact(rows).take(ticks).enumerate() {
+                for (to, from) in to[tick..].iter_mut().step_by(ticks).zip(&from[group * GROUP..]) {
+                    *to = *from;
+                }
+            }
+        }
     }
-    each_column!(gather);
+    macro_rules! transpose {
+        ($($name:ident),*) => { $( column(&block.$name, &mut by_row.$name, rows, ticks); )* };
+    }
+    each_column!(transpose);
+}
+
+/// Appends frames.
+fn append(from: &Columns, frames: std::ops::Range<usize>, to: &mut Columns) {
+    macro_rules! append {
+        ($($column:ident),*) => { $( to.$column.extend_from_slice(&from.$column[frames.clone()]); )* };
+    }
+    each_column!(append);
 }
 
 /// Moves all frames of `from` behind those of `to`.

@@ -12,15 +12,21 @@ use super::{
 
 const TICKS: usize = 64;
 
-/// Everything recorded, one thread.
-pub fn rollouts_and_trajectories(runner: &mut Runner) -> Result<(), Error> {
+/// Batches of fixed length, one thread.
+pub fn rollouts(runner: &mut Runner) -> Result<(), Error> {
     for rows in [1_024, 16_384] {
         let mut baseline = Rollouts::new(rows, TICKS, SEED);
         let by_hand = || black_box(baseline.roll()).actions.len() as u64;
         let compared = runner.compare(side(random(rows, TICKS, 1)?), by_hand);
         let name = format!("{rows} rows, rollouts, over the hand-written loop");
         runner.at_least(&name, compared.ratio(), 0.85, &compared.speeds());
+    }
+    Ok(())
+}
 
+/// Batches of whole trajectories, one thread.
+pub fn trajectories(runner: &mut Runner) -> Result<(), Error> {
+    for rows in [1_024, 16_384] {
         // About as many episodes as end in a rollout.
         let batch = rows * 5 / 2;
         let mut baseline = Trajectories::new(rows, TICKS, SEED, batch);

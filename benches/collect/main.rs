@@ -25,8 +25,9 @@ type Section = fn(&mut Runner) -> Result<(), Error>;
 fn main() -> Result<ExitCode, Error> {
     let mut runner = Runner::from_args();
     equal::check()?;
-    let sections: [(&str, Section); 7] = [
-        ("loops", loops::rollouts_and_trajectories),
+    let sections: [(&str, Section); 8] = [
+        ("rollouts", loops::rollouts),
+        ("trajectories", loops::trajectories),
         ("one-row", loops::one_row),
         ("threads", threads::scaling),
         ("field", field::table),

@@ -17,7 +17,7 @@ use crate::{
     error::Error,
     plugin::{TaskParts, install_parts},
     policy::{self, Actor, Evaluator, Exploration, Policy},
-    rollout::{ArenaPool, Columns, RewardTransform, Rollout},
+    rollout::{ArenaPool, Columns, RewardTransform, Rollout, TrajectoryPool},
     schedule::{Collect, CollectSystems, Executor},
     seed::Seed,
     stats::{Fixed, Monitor},
@@ -133,10 +133,8 @@ impl<T: Task> HostBuilder<T> {
         let parts = TaskParts {
             actor,
             weights: weights.clone(),
-            rollout: Rollout::new(columns, config.reward, 0),
-            monitor: monitor.clone(),
+            rollout: Rollout::new(columns, config.reward, monitor.clone(), TrajectoryPool::new(config.episode_events)),
             parallelism: Parallelism::SERIAL,
-            episode_events: config.episode_events,
             infer: CollectSystems::Respond,
         };
         add_stages(world, parts);

@@ -3,6 +3,7 @@
 mod assemble;
 mod batch;
 mod block;
+mod chunks;
 mod column;
 mod pieces;
 mod pool;
@@ -11,6 +12,7 @@ mod report;
 mod select;
 mod state;
 mod trajectories;
+mod transpose;
 
 pub use batch::Batch;
 pub use block::Layout;
@@ -22,7 +24,7 @@ pub(crate) use block::Block;
 pub(crate) use pieces::Assembly;
 pub(crate) use pool::ArenaPool;
 pub(crate) use record::{in_order, record};
-pub(crate) use report::{MonitorOf, report};
+pub(crate) use report::report;
 pub(crate) use state::{Columns, Ended, Rollout, RolloutSlot};
 pub use trajectories::EpisodeEnded;
-pub(crate) use trajectories::{TrajectoryPool, publish_trajectories};
+pub(crate) use trajectories::TrajectoryPool;
