@@ -14,7 +14,7 @@ use crate::{
     memory,
     plugin::{self, TaskParts},
     policy::{Actor, Policy, RunningNorm, plan::Plan},
-    rollout::{ArenaPool, Assembly, Block, Columns, Rollout, RolloutSlot, in_order},
+    rollout::{ArenaPool, Assembly, Block, Columns, Rollout, RolloutSlot, TrajectoryPool, in_order},
     schedule::{Collect, CollectSystems},
     seed::Seed,
     stats::{Fixed, Monitor},
@@ -70,7 +70,8 @@ pub(crate) fn build<T: Task>(
     let evaluator = actor.evaluator();
     let weights = weights(&actor, initial)?;
     let limit = [config.max_frames_per_traj, stepper.time_limit()].into_iter().flatten().min().unwrap_or(u32::MAX);
-    let rollout = Rollout::new(columns, config.reward, 0);
+    let shared = shared(&config, &actor);
+    let rollout = Rollout::new(columns, config.reward, monitor.clone(), TrajectoryPool::new(config.episode_events));
     plugin::install_parts(
         &mut world,
         &mut schedule,
@@ -78,9 +79,7 @@ pub(crate) fn build<T: Task>(
             actor,
             weights: weights.clone(),
             rollout,
-            monitor: monitor.clone(),
             parallelism: config.parallelism(),
-            episode_events: config.episode_events,
             infer: CollectSystems::Infer,
         },
     );
@@ -95,7 +94,7 @@ pub(crate) fn build<T: Task>(
         returns: world.query_filtered(),
         rows: (0..config.rows as u32).map(RowIndex).collect(),
         pool: ArenaPool::new(specs.len(), config.max_arenas),
-        threads: threads(config.threads)?,
+        threads: threads(config.threads, shared)?,
         world,
         schedule,
         specs,
@@ -135,8 +134,17 @@ fn weights<T: Task>(actor: &Actor<T>, initial: Option<Arc<Weights>>) -> Result<O
     WeightsHandle::new(plan.tensors(), (*initial).clone()).map(Some)
 }
 
-fn threads(threads: usize) -> Result<Option<rayon::ThreadPool>, Error> {
-    if threads == 1 {
+/// Whether any stage has rows enough to spread them over threads.
+fn shared<T: Task>(config: &CollectorConfig, actor: &Actor<T>) -> bool {
+    let parallelism = config.parallelism();
+    let splits = |least| parallelism.splits(config.rows, least);
+    splits(parallelism.step_rows) || actor.divides() && splits(parallelism.infer_rows)
+}
+
+/// The threads of a collector; none if the calling thread does everything: entering a pool wakes one of its threads,
+/// which costs more than a rollout of a few rows.
+fn threads(threads: usize, shared: bool) -> Result<Option<rayon::ThreadPool>, Error> {
+    if !shared {
         return Ok(None);
     }
     let pool = rayon::ThreadPoolBuilder::new().num_threads(threads).thread_name(|i| format!("gleaner-{i}"));
@@ -255,21 +263,31 @@ struct TickSchedule {
 
 impl TickSchedule {
     fn run<T: Task>(&self, world: &mut World, tick: &mut Schedule) -> Result<(), Error> {
+        let mut planned = None;
         for i in 0..self.ticks {
-            let before = i * self.rows;
-            let mut plan = world.resource_mut::<TickPlan<T>>();
-            let left = self.left - before;
-            plan.active = if left < self.rows { left as u32 } else { u32::MAX };
-            plan.random = self.random.saturating_sub(before).min(self.rows).min(left) as u32;
-            plan.cut = self.cut && i + 1 == self.ticks;
+            let next = self.tick(i);
+            // Most ticks go like the one before.
+            if planned != Some(next) {
+                let mut plan = world.resource_mut::<TickPlan<T>>();
+                (plan.active, plan.random, plan.cut) = next;
+                planned = Some(next);
+            }
             tick.run(world);
-            let mut report = world.resource_mut::<TickReport<T>>();
-            if report.failed()
-                && let Some(error) = report.take_error()
+            if world.resource::<TickReport<T>>().failed()
+                && let Some(error) = world.resource_mut::<TickReport<T>>().take_error()
             {
                 return Err(error);
             }
         }
         Ok(())
+    }
+
+    /// How tick `i` goes: rows that act, rows that act at random, and whether all episodes are cut at its end.
+    fn tick(&self, i: u64) -> (u32, u32, bool) {
+        let before = i * self.rows;
+        let left = self.left - before;
+        let active = if left < self.rows { left as u32 } else { u32::MAX };
+        let random = self.random.saturating_sub(before).min(self.rows).min(left) as u32;
+        (active, random, self.cut && i + 1 == self.ticks)
     }
 }

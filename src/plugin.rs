@@ -8,9 +8,8 @@ use crate::{
     components::{Parallelism, PolicyWeights, TickPlan, TickReport},
     error::Error,
     policy::{self, Actor},
-    rollout::{self, MonitorOf, Rollout, RolloutSlot, TrajectoryPool},
+    rollout::{self, Rollout, RolloutSlot},
     schedule::{CollectSystems, TaskSystems},
-    stats::Monitor,
     task::Task,
     weights::{self, WeightsHandle, WeightsSource},
 };
@@ -20,9 +19,7 @@ pub(crate) struct TaskParts<T: Task> {
     pub actor: Actor<T>,
     pub weights: Option<WeightsHandle>,
     pub rollout: Rollout<T>,
-    pub monitor: Monitor,
     pub parallelism: Parallelism,
-    pub episode_events: bool,
     /// Where in the tick the policy acts.
     pub infer: CollectSystems,
 }
@@ -30,7 +27,7 @@ pub(crate) struct TaskParts<T: Task> {
 /// Adds a task's resources, policy entity and stages. The Step stage is the environments' or the host's.
 pub(crate) fn install_parts<T: Task>(world: &mut World, schedule: &mut Schedule, parts: TaskParts<T>) {
     let own = TaskSystems::of::<T>();
-    let TaskParts { actor, weights, rollout, monitor, parallelism, episode_events, infer } = parts;
+    let TaskParts { actor, weights, rollout, parallelism, infer } = parts;
     let (hosted, publishes) = (actor.is_system(), weights.is_some());
     let normalises = actor.normalization().is_some();
     let latest = weights.as_ref().map(WeightsHandle::latest).unwrap_or_default();
@@ -38,12 +35,9 @@ pub(crate) fn install_parts<T: Task>(world: &mut World, schedule: &mut Schedule,
     if let Some(handle) = weights {
         world.insert_resource(WeightsSource::<T> { handle, task: PhantomData });
     }
-    world.insert_resource(parallelism);
-    world.insert_resource(TickPlan::<T>::default());
+    world.insert_resource(TickPlan::<T> { parallelism, ..TickPlan::default() });
     world.insert_resource(TickReport::<T>::default());
     world.insert_resource(RolloutSlot(Some(Box::new(rollout))));
-    world.insert_resource(TrajectoryPool::<T>::new(episode_events));
-    world.insert_resource(MonitorOf::<T> { monitor, task: PhantomData });
     if normalises {
         schedule.add_systems(policy::observe::<T>.in_set(own).in_set(infer).before(policy::infer::<T>));
     }
@@ -61,7 +55,7 @@ pub(crate) fn install_parts<T: Task>(world: &mut World, schedule: &mut Schedule,
     }
     let stages = (
         rollout::record::<T>.in_set(CollectSystems::Record),
-        (rollout::assemble::<T>, rollout::publish_trajectories::<T>).chain().in_set(CollectSystems::Assemble),
+        rollout::assemble::<T>.in_set(CollectSystems::Assemble),
         rollout::report::<T>.in_set(CollectSystems::Report),
     );
     schedule.add_systems(stages.in_set(own));

@@ -155,6 +155,15 @@ impl Stream {
         block
     }
 
+    /// `N` draws at once: the words of as many calls of [`pair`](Self::pair), in less time.
+    #[inline]
+    pub fn pairs<const N: usize>(&mut self) -> [[u32; 2]; N] {
+        let draws = std::array::from_fn(|i| self.draw.wrapping_add(i as u32));
+        let [first, second] = threefry_lanes(self.key.map(|word| [word; N]), [draws, [self.episode; N]]);
+        self.draw = self.draw.wrapping_add(N as u32);
+        std::array::from_fn(|i| [first[i], second[i]])
+    }
+
     /// One word: one draw.
     #[inline]
     pub fn word(&mut self) -> u32 {
@@ -265,6 +274,13 @@ mod tests {
             let block = threefry([key[0][i], key[1][i]], [counter[0][i], counter[1][i]]);
             assert_eq!([lanes[0][i], lanes[1][i]], block, "lane {i}");
         }
+    }
+
+    #[test]
+    fn draws_at_once_are_draws_one_by_one() {
+        let mut many = Stream::new(Seed(3), 5, Purpose::Env, 2);
+        let mut one = many;
+        assert_eq!((many.pairs::<3>(), many), ([one.pair(), one.pair(), one.pair()], one));
     }
 
     #[test]

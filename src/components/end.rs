@@ -103,6 +103,26 @@ impl End {
         self.0 != 0 && self.0 != Truncation::BatchEdge as u8
     }
 
+    /// Calls `f` with the place of each frame of `ends` that is done, in order. Most are not, so that eight are looked
+    /// at together.
+    #[inline(always)]
+    pub(crate) fn each_done(ends: &[Self], mut f: impl FnMut(usize)) {
+        let (eights, rest) = bytemuck::cast_slice::<_, u8>(ends).as_chunks::<8>();
+        for (chunk, eight) in eights.iter().enumerate() {
+            let mut word = u64::from_le_bytes(*eight);
+            while word != 0 {
+                let i = word.trailing_zeros() / 8;
+                f(chunk * 8 + i as usize);
+                word &= !(0xff << (8 * i));
+            }
+        }
+        for (i, end) in rest.iter().enumerate() {
+            if *end != 0 {
+                f(eights.len() * 8 + i);
+            }
+        }
+    }
+
     /// The reason of the truncation.
     pub fn truncation(self) -> Option<Truncation> {
         Truncation::from_code(self.0 & 0x7f)
@@ -158,6 +178,16 @@ mod tests {
         let both = End::TERMINATED.or_truncated(Truncation::StepLimit);
         assert!(both.terminated() && both.truncated());
         assert!(both.ends_episode());
+    }
+
+    #[test]
+    fn each_done_finds_them_all_in_order() {
+        for n in 0..40 {
+            let ends: Vec<End> = (0..n).map(|i| End(if i % 3 == 0 { 0x80 >> (i % 8) } else { 0 })).collect();
+            let mut found = Vec::new();
+            End::each_done(&ends, |i| found.push(i));
+            assert_eq!(found, (0..n).filter(|i| i % 3 == 0).collect::<Vec<_>>());
+        }
     }
 
     #[test]

@@ -23,7 +23,9 @@ pub struct TickPlan<T> {
     pub cut: bool,
     /// Version of the weights that act.
     pub version: u64,
-    task: PhantomData<fn() -> T>,
+    /// How row chunks are spread over threads.
+    pub parallelism: Parallelism,
+    pub(crate) task: PhantomData<fn() -> T>,
 }
 
 impl<T> Clone for TickPlan<T> {
@@ -36,7 +38,14 @@ impl<T> Copy for TickPlan<T> {}
 
 impl<T> Default for TickPlan<T> {
     fn default() -> Self {
-        Self { active: u32::MAX, random: 0, cut: false, version: 0, task: PhantomData }
+        Self {
+            active: u32::MAX,
+            random: 0,
+            cut: false,
+            version: 0,
+            parallelism: Parallelism::SERIAL,
+            task: PhantomData,
+        }
     }
 }
 
@@ -110,7 +119,7 @@ impl<T> TickReport<T> {
 }
 
 /// How row chunks are spread over threads.
-#[derive(Resource, Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Parallelism {
     /// Threads of the collector's pool; 1 runs everything on the calling thread.
     pub threads: usize,

@@ -6,7 +6,7 @@ use bevy_ecs::prelude::Component;
 
 use super::{
     Env, Transition,
-    classic::{uniform_pair, wrap_angle},
+    classic::{uniform_pairs, wrap_angle},
 };
 use crate::{math::sin_cos, seed::Stream, space::Space, task::Task};
 
@@ -124,8 +124,7 @@ impl Env for Acrobot {
 
     #[inline]
     fn reset(&mut self, options: &AcrobotOptions, stream: &mut Stream) -> [f32; 6] {
-        let [theta1, theta2] = uniform_pair(stream, options.low, options.high);
-        let [theta1_dot, theta2_dot] = uniform_pair(stream, options.low, options.high);
+        let [[theta1, theta2], [theta1_dot, theta2_dot]] = uniform_pairs(stream, options.low, options.high);
         *self = Self { theta1, theta2, theta1_dot, theta2_dot };
         self.observe()
     }

@@ -2,7 +2,7 @@
 
 use bevy_ecs::prelude::Component;
 
-use super::{Env, Transition, classic::uniform_pair};
+use super::{Env, Transition, classic::uniform_pairs};
 use crate::{math::sin_cos, seed::Stream, space::Space, task::Task};
 
 /// A pole on a cart that is pushed left or right: Gymnasium's `CartPole-v1`, by its Euler integration.
@@ -76,8 +76,7 @@ impl Env for CartPole {
 
     #[inline]
     fn reset(&mut self, options: &CartPoleOptions, stream: &mut Stream) -> [f32; 4] {
-        let [x, x_dot] = uniform_pair(stream, options.low, options.high);
-        let [theta, theta_dot] = uniform_pair(stream, options.low, options.high);
+        let [[x, x_dot], [theta, theta_dot]] = uniform_pairs(stream, options.low, options.high);
         *self = Self { x, x_dot, theta, theta_dot };
         [x, x_dot, theta, theta_dot]
     }

@@ -7,8 +7,15 @@ use crate::seed::{Stream, unit};
 /// Panics, as Gymnasium raises, unless `low ≤ high`: the options of a reset are known no earlier.
 #[inline]
 pub(super) fn uniform_pair(stream: &mut Stream, low: f32, high: f32) -> [f32; 2] {
+    let [pair] = uniform_pairs(stream, low, high);
+    pair
+}
+
+/// Two such numbers from each of `N` draws.
+#[inline]
+pub(super) fn uniform_pairs<const N: usize>(stream: &mut Stream, low: f32, high: f32) -> [[f32; 2]; N] {
     assert!(low <= high, "options of reset: low is {low}, high is {high}; legal: low ≤ high");
-    stream.pair().map(|word| low + (high - low) * unit(word))
+    stream.pairs().map(|pair| pair.map(|word| low + (high - low) * unit(word)))
 }
 
 /// The angle in `[-π, π]`, for up to some thousand turns.

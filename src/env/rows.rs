@@ -10,7 +10,7 @@ use crate::{
         Action, ActionKey, ActionMask, End, Episode, EpisodeReturn, EpisodeStep, LastObservation, LogProb, Observation,
         Reward, RowIndex, Slot, TrajectoryId, Value,
     },
-    data::Data,
+    data::{Data, Dtype},
     error::{Error, panic_message},
     schedule::{CollectSystems, TaskSystems},
     seed::{Purpose, Seed, Stream},
@@ -74,6 +74,8 @@ impl<E: Env> Stepper<E> for RowStepper<E> {
             clip: ActionClip::of::<E>(),
             seed: spawn.seed,
             worker: spawn.worker.unwrap_or(0),
+            arch: pulp::Arch::new(),
+            floats: E::Observation::fields().iter().all(|field| field.dtype == Dtype::F32),
         });
         let spawned = envs.into_iter().zip(0..).map(|(env, i)| world.spawn((env, row_bundle::<E>(spawn, i))).id());
         let entities: Vec<Entity> = spawned.collect();

@@ -6,14 +6,16 @@ use std::{
 };
 
 use bevy_ecs::prelude::*;
+use bytemuck::cast_slice;
+use pulp::{Arch, Simd, WithSimd};
 
 use super::{Env, clip::ActionClip};
 use crate::{
     components::{
-        Action, ActionMask, End, Episode, EpisodeStep, LastObservation, Observation, Parallelism, Reward, RowIndex,
-        Slot, TickPlan, TickReport, Truncation,
+        Action, ActionMask, End, Episode, EpisodeStep, LastObservation, Observation, Reward, RowIndex, Slot, TickPlan,
+        TickReport, Truncation,
     },
-    data::Data,
+    data::{Data, finite},
     error::{Error, panic_message},
     seed::{Seed, Stream},
 };
@@ -31,6 +33,10 @@ pub(crate) struct EnvSettings<E: Env> {
     pub seed: Seed,
     /// Worker, for error messages.
     pub worker: u32,
+    /// The instruction set that steps are compiled for.
+    pub arch: Arch,
+    /// Whether observations are floats and nothing else.
+    pub floats: bool,
 }
 
 type StepColumns<E> = (
@@ -46,7 +52,6 @@ pub(crate) fn step_rows<E: Env>(
     settings: Res<EnvSettings<E>>,
     plan: Res<TickPlan<E>>,
     report: Res<TickReport<E>>,
-    parallelism: Res<Parallelism>,
 ) {
     if report.failed() {
         return;
@@ -70,9 +75,10 @@ pub(crate) fn step_rows<E: Env>(
             rewards: rewards.bypass_change_detection(),
             ends: ends.bypass_change_detection(),
         };
-        if plan.active as usize >= slots.len() && slots.iter().all(|slot| slot.0 < plan.active) {
-            let least =
-                if parallelism.splits(slots.len(), parallelism.step_rows) { parallelism.step_rows } else { usize::MAX };
+        let all = plan.active == u32::MAX || slots.iter().all(|slot| slot.0 < plan.active);
+        if all {
+            let least = plan.parallelism.step_rows;
+            let least = if plan.parallelism.splits(slots.len(), least) { least } else { usize::MAX };
             tick.spread(chunk, least);
         } else {
             tick.step_some(chunk, slots, plan.active);
@@ -150,19 +156,21 @@ impl<E: Env> Tick<'_, E> {
 
     /// Steps a chunk; a panic of user code becomes the tick's error, with the row that it came from.
     fn guarded(&self, mut rows: Rows<'_, E>) {
-        let (current, call) = (Cell::new(0), Cell::new("step"));
+        let (current, call) = (Cell::new(0_u32), Cell::new("step"));
         let caught = catch_unwind(AssertUnwindSafe(|| {
+            let (rows, current) = (&mut rows, &current);
             if self.settings.clip.is_empty() {
-                self.step(&mut rows, &current, |action| *action);
+                self.settings.arch.dispatch(StepAll { tick: self, rows, current, clip: |action: &E::Action| *action });
             } else {
-                self.step(&mut rows, &current, |action| self.settings.clip.apply(action));
+                let clip = |action: &E::Action| self.settings.clip.apply(action);
+                self.settings.arch.dispatch(StepAll { tick: self, rows, current, clip });
             }
-            self.reset_ended(&mut rows, &current, &call);
+            self.reset_ended(rows, current, &call);
         }));
-        let stepped = if call.get() == "step" && caught.is_err() { current.get() } else { rows.envs.len() };
+        let stepped = if call.get() == "step" && caught.is_err() { current.get() as usize } else { rows.envs.len() };
         self.report.stepped(stepped as u64);
         if let Err(payload) = caught {
-            let i = current.get();
+            let i = current.get() as usize;
             let error = Error::EnvPanic {
                 call: call.get(),
                 message: panic_message(payload),
@@ -181,50 +189,38 @@ impl<E: Env> Tick<'_, E> {
         }
     }
 
-    /// Steps every row of the chunk. Nothing is reset here, so that the loop stays free of rare branches.
-    #[inline(always)]
-    fn step(&self, rows: &mut Rows<'_, E>, current: &Cell<usize>, clip: impl Fn(&E::Action) -> E::Action) {
-        let n = rows.envs.len();
-        let (envs, streams, actions) = (&mut rows.envs[..n], &mut rows.streams[..n], &rows.actions[..n]);
-        let (observations, rewards, ends) = (&mut rows.observations[..n], &mut rows.rewards[..n], &mut rows.ends[..n]);
-        let steps = &rows.steps[..n];
-        let last = self.settings.limit.wrapping_sub(1);
-        for i in 0..n {
-            current.set(i);
-            let transition = envs[i].step(&clip(&actions[i]), &mut streams[i]);
-            let end = End::from_env(transition.terminated, transition.truncated);
-            let finite = crate::data::finite(transition.reward) & transition.observation.is_finite();
-            ends[i] = close_frame(end, finite, steps[i].0 >= last, self.cut);
-            rewards[i] = Reward(transition.reward);
-            observations[i] = transition.observation;
-        }
-    }
-
     /// Keeps the last observation of ended rows and starts their next episode.
     #[inline(always)]
-    fn reset_ended(&self, rows: &mut Rows<'_, E>, current: &Cell<usize>, call: &Cell<&'static str>) {
-        for i in 0..rows.ends.len() {
-            if !rows.ends[i].done() {
-                continue;
-            }
-            current.set(i);
-            if rows.ends[i] == End::QUARANTINED {
+    fn reset_ended(&self, rows: &mut Rows<'_, E>, current: &Cell<u32>, call: &Cell<&'static str>) {
+        let Rows { envs, streams, episodes, observations, lasts, ends, .. } = rows;
+        // First what touches columns that ticks leave alone, for all rows: the memory answers many short turns together,
+        // but not many resets.
+        End::each_done(ends, |i| {
+            if ends[i] == End::QUARANTINED {
                 self.report.quarantined(1);
             } else {
-                rows.lasts[i] = rows.observations[i];
+                lasts[i] = observations[i];
             }
-            call.set("reset");
-            rows.episodes[i].0 += 1;
-            rows.streams[i].start_episode(rows.episodes[i].0);
-            rows.observations[i] = rows.envs[i].reset(&self.settings.options, &mut rows.streams[i]);
-            if !rows.observations[i].is_finite() {
-                self.report.fail(rows.rows[i].0, self.not_finite(rows, i));
+            episodes[i].0 += 1;
+            streams[i].start_episode(episodes[i].0);
+        });
+        call.set("reset");
+        let mut broken = None;
+        End::each_done(ends, |i| {
+            current.set(i as u32);
+            observations[i] = envs[i].reset(&self.settings.options, &mut streams[i]);
+            if !observations[i].is_finite() && broken.is_none() {
+                broken = Some(i);
             }
+        });
+        // The lowest row's error is the one that counts.
+        if let Some(i) = broken {
+            self.report.fail(rows.rows[i].0, self.not_finite(rows, i));
         }
         if size_of::<E::Mask>() > 0 {
             call.set("action_mask");
             for i in 0..rows.envs.len() {
-                current.set(i);
+                current.set(i as u32);
                 rows.envs[i].action_mask(&mut rows.masks[i]);
             }
         }
@@ -236,6 +232,75 @@ impl<E: Env> Tick<'_, E> {
             row: rows.rows[i].0,
             episode: rows.episodes[i].0,
             seed: self.settings.seed.0,
+        }
+    }
+}
+
+/// Rows that are stepped before their ends are looked at: what they wrote is still in the first-level cache.
+const STRIP: usize = 256;
+
+/// Steps every row of a chunk. Nothing is reset here, so that the loops stay free of rare branches.
+///
+/// Compiled for each instruction set: environments that are arithmetic are stepped as many rows at once as its registers
+/// hold, with the same bits, since products and sums are never fused.
+struct StepAll<'s, 'a, 'r, E: Env, C> {
+    tick: &'s Tick<'a, E>,
+    rows: &'s mut Rows<'r, E>,
+    /// The row that is being stepped, for the message of a panic. Not a `usize`: the loop writes it in every turn, and
+    /// the widest number that a loop writes bounds how many rows a register holds.
+    current: &'s Cell<u32>,
+    clip: C,
+}
+
+impl<E: Env, C: Fn(&E::Action) -> E::Action> WithSimd for StepAll<'_, '_, '_, E, C> {
+    type Output = ();
+
+    #[inline(always)]
+    fn with_simd<S: Simd>(self, _: S) {
+        for first in (0..self.rows.envs.len()).step_by(STRIP) {
+            let strip = first..(first + STRIP).min(self.rows.envs.len());
+            let (envs, streams) = (&mut self.rows.envs[strip.clone()], &mut self.rows.streams[strip.clone()]);
+            let (actions, steps) = (&self.rows.actions[strip.clone()], &self.rows.steps[strip.clone()]);
+            let (observations, rewards) =
+                (&mut self.rows.observations[strip.clone()], &mut self.rows.rewards[strip.clone()]);
+            let ends = &mut self.rows.ends[strip];
+            for i in 0..envs.len() {
+                self.current.set((first + i) as u32);
+                let transition = envs[i].step(&(self.clip)(&actions[i]), &mut streams[i]);
+                ends[i] = End::from_env(transition.terminated, transition.truncated);
+                rewards[i] = Reward(transition.reward);
+                observations[i] = transition.observation;
+            }
+            let limit = self.tick.settings.limit.wrapping_sub(1);
+            close_frames(ends, steps, limit, self.tick.cut);
+            if !all_finite(self.tick.settings.floats, observations, rewards) {
+                quarantine(ends, observations, rewards);
+            }
+        }
+    }
+}
+
+/// Adds the engine's truncations to the ends that environments gave.
+#[inline(always)]
+fn close_frames(ends: &mut [End], steps: &[EpisodeStep], last: u32, cut: bool) {
+    for (end, step) in ends.iter_mut().zip(steps) {
+        *end = close_frame(*end, true, step.0 >= last, cut);
+    }
+}
+
+/// Whether every number is finite. `floats` says that observations are floats and nothing else.
+#[inline(always)]
+fn all_finite<O: Data>(floats: bool, observations: &[O], rewards: &[Reward]) -> bool {
+    let all = |numbers: &[f32]| numbers.iter().fold(true, |all, x| all & finite(*x));
+    let seen = if floats { all(cast_slice(observations)) } else { observations.iter().all(Data::is_finite) };
+    seen & all(cast_slice(rewards))
+}
+
+#[cold]
+fn quarantine<O: Data>(ends: &mut [End], observations: &[O], rewards: &[Reward]) {
+    for ((end, observation), reward) in ends.iter_mut().zip(observations).zip(rewards) {
+        if !(finite(reward.0) && observation.is_finite()) {
+            *end = End::QUARANTINED;
         }
     }
 }

@@ -18,7 +18,7 @@ use crate::{
     error::{BoxError, Error},
     plugin::{TaskParts, install_parts},
     policy::{self, Actor, Evaluator, Exploration, Policy},
-    rollout::{ArenaPool, Columns, RewardTransform, Rollout},
+    rollout::{ArenaPool, Columns, RewardTransform, Rollout, TrajectoryPool},
     schedule::{Collect, CollectSystems, Executor, TaskSystems},
     seed::Seed,
     stats::{Fixed, Monitor},
@@ -140,10 +140,8 @@ impl<T: Task> HostBuilder<T> {
         let parts = TaskParts {
             actor,
             weights: weights.clone(),
-            rollout: Rollout::new(columns, config.reward, 0),
-            monitor: monitor.clone(),
+            rollout: Rollout::new(columns, config.reward, monitor.clone(), TrajectoryPool::new(config.episode_events)),
             parallelism: Parallelism::SERIAL,
-            episode_events: config.episode_events,
             infer: if owned.is_some() { CollectSystems::Infer } else { CollectSystems::Respond },
         };
         let limits = [config.max_frames_per_traj, owned.as_ref().and_then(|(_, stepper)| stepper.time_limit())];

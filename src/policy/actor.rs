@@ -123,6 +123,15 @@ impl<T: Task> Actor<T> {
         matches!(self.kind, ActorKind::System)
     }
 
+    /// Whether it acts for parts of the rows on several threads.
+    pub(crate) fn divides(&self) -> bool {
+        match &self.kind {
+            ActorKind::Function(_) => true,
+            ActorKind::Network(network) => network.networks.len() > 1 && network.exploration != Exploration::Random,
+            ActorKind::Random | ActorKind::System => false,
+        }
+    }
+
     /// What the policy runs on, in words.
     pub(crate) fn backend(&self) -> &str {
         match &self.kind {

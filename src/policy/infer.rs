@@ -65,7 +65,6 @@ pub(crate) fn infer<T: Task>(
     mut rows: Query<InferColumns<T>>,
     plan: Res<TickPlan<T>>,
     report: Res<TickReport<T>>,
-    parallelism: Res<Parallelism>,
 ) {
     let mut actor = actor.into_inner();
     actor.ticks += 1;
@@ -94,7 +93,7 @@ pub(crate) fn infer<T: Task>(
             let (run, behind) = rest.split_at(end);
             match role {
                 Role::Random => actor.act_at_random(run),
-                Role::Policy => actor.act(run, &report, &parallelism),
+                Role::Policy => actor.act(run, &report, &plan.parallelism),
                 Role::Idle => {}
             }
             rest = behind;
@@ -122,8 +121,11 @@ fn role<T>(slot: Slot, plan: &TickPlan<T>) -> Role {
 impl<T: Task> Actor<T> {
     fn act_at_random(&self, rows: Rows<'_, T>) {
         random_actions::<T>(&self.space, &self.fields, Masks::new(rows.masks), &rows.streams(), rows.actions);
-        rows.log_probs.fill(LogProb(0.0));
-        rows.values.fill(Value(0.0));
+        // Only a network writes anything else there.
+        if matches!(self.kind, ActorKind::Network(_)) {
+            rows.log_probs.fill(LogProb(0.0));
+            rows.values.fill(Value(0.0));
+        }
     }
 
     fn act(&mut self, rows: Rows<'_, T>, report: &TickReport<T>, parallelism: &Parallelism) {

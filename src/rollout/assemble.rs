@@ -8,8 +8,7 @@ use super::{
 };
 use crate::{
     components::{
-        End, EpisodeReturn, EpisodeStep, LastObservation, Reward, RowIndex, Slot, TickReport, Trajectory, TrajectoryId,
-        Truncation,
+        End, EpisodeReturn, EpisodeStep, LastObservation, Reward, RowIndex, Slot, Trajectory, TrajectoryId, Truncation,
     },
     task::Task,
 };
@@ -21,41 +20,51 @@ type EpisodeColumns<T> = (
 );
 
 /// Closes the tick: after this the columns describe the coming frame.
+///
+/// Exclusive, so that episodes that end can be given entities without commands: a point where commands are applied costs
+/// as much as a system in every tick.
 pub(crate) fn assemble<T: Task>(
-    mut holder: ResMut<RolloutSlot<T>>,
-    report: Res<TickReport<T>>,
-    mut rows: Query<EpisodeColumns<T>>,
+    world: &mut World,
+    rows: &mut QueryState<EpisodeColumns<T>>,
+    places: &mut QueryState<(Entity, &Slot), With<LastObservation<T>>>,
+    trajectories: &mut QueryState<&mut Trajectory>,
     mut order: Local<Vec<(u32, Entity)>>,
-    entities: Query<(Entity, &Slot, &End), With<LastObservation<T>>>,
 ) {
-    let Some(rollout) = holder.0.as_deref_mut() else { return };
-    if report.failed() || rollout.block.is_none() || rollout.tick >= rollout.ticks {
-        return;
+    let Some(mut rollout) = world.resource_mut::<RolloutSlot<T>>().0.take() else { return };
+    if std::mem::take(&mut rollout.recorded) {
+        let version = rollout.plan.version;
+        for slot in rollout.started.drain(..) {
+            rollout.first_versions[slot as usize] = version;
+        }
+        if rollout.in_order {
+            assemble_slices(&mut rollout, rows.query_mut(&mut *world));
+        } else {
+            order.extend(places.iter(world).map(|(entity, slot)| (slot.0, entity)));
+            order.sort_unstable();
+            assemble_scattered(&mut rollout, rows.query_mut(&mut *world), order.drain(..));
+        }
+        rollout.tick += 1;
     }
-    let version = rollout.plan.version;
-    for slot in rollout.started.drain(..) {
-        rollout.first_versions[slot as usize] = version;
-    }
-    if rollout.in_order {
-        assemble_slices(rollout, &mut rows);
-    } else {
-        order.clear();
-        let ended = entities.iter().map(|(entity, slot, _)| (slot.0, entity));
-        order.extend(ended.filter(|(slot, _)| (*slot as usize) < rollout.rows));
-        order.sort_unstable();
-        for (slot, entity) in order.drain(..) {
-            let Ok(((mut step, mut total, mut id), (end, reward, last), (row, _))) = rows.get_mut(entity) else {
-                continue;
-            };
-            if slot < rollout.plan.active {
-                advance(&mut step, &mut total, *end, *reward);
-                if end.done() && *end != End::IDLE {
-                    rollout.finish_episode(slot, *row, *end, last, &mut step, &mut total, &mut id);
-                }
-            }
+    rollout.publish(world, trajectories);
+    world.resource_mut::<RolloutSlot<T>>().0 = Some(rollout);
+}
+
+/// Rows in slot order that may lie anywhere.
+fn assemble_scattered<T: Task>(
+    rollout: &mut Rollout<T>,
+    mut rows: Query<EpisodeColumns<T>>,
+    order: impl Iterator<Item = (u32, Entity)>,
+) {
+    let active = rollout.plan.active.min(rollout.rows as u32);
+    for (slot, entity) in order.take_while(|(slot, _)| *slot < active) {
+        let Ok(((mut step, mut total, mut id), (end, reward, last), (row, _))) = rows.get_mut(entity) else {
+            continue;
+        };
+        advance(&mut step, &mut total, *end, *reward);
+        if end.done() && *end != End::IDLE {
+            rollout.finish_episode(slot, *row, *end, last, &mut step, &mut total, &mut id);
         }
     }
-    rollout.tick += 1;
 }
 
 #[inline(always)]
@@ -67,7 +76,7 @@ fn advance(step: &mut EpisodeStep, total: &mut EpisodeReturn, end: End, reward: 
 }
 
 /// All rows are one table in slot order.
-fn assemble_slices<T: Task>(rollout: &mut Rollout<T>, rows: &mut Query<EpisodeColumns<T>>) {
+fn assemble_slices<T: Task>(rollout: &mut Rollout<T>, mut rows: Query<EpisodeColumns<T>>) {
     let Ok(chunks) = rows.contiguous_iter_mut() else { return };
     for ((mut steps, mut totals, mut ids), (ends, rewards, lasts), (rows, slots)) in chunks {
         if slots.is_empty() {
@@ -76,23 +85,23 @@ fn assemble_slices<T: Task>(rollout: &mut Rollout<T>, rows: &mut Query<EpisodeCo
         let n = slots.len().min(rollout.plan.active as usize);
         let (steps, totals) = (&mut steps.bypass_change_detection()[..n], &mut totals.bypass_change_detection()[..n]);
         let ids = ids.bypass_change_detection();
-        for (((step, total), end), reward) in steps.iter_mut().zip(totals.iter_mut()).zip(ends).zip(rewards) {
-            advance(step, total, *end, *reward);
-        }
-        let ends: &[u8] = bytemuck::cast_slice(&ends[..n]);
-        for (chunk, ends) in ends.chunks(64).enumerate() {
-            if ends.iter().fold(0, |any, end| any | end) == 0 {
-                continue;
+        let rewards = &rewards[..n];
+        if rollout.gaps {
+            for (((step, total), end), reward) in steps.iter_mut().zip(totals.iter_mut()).zip(ends).zip(rewards) {
+                advance(step, total, *end, *reward);
             }
-            for i in (0..ends.len()).filter(|i| ends[*i] != 0) {
-                let end: End = bytemuck::cast(ends[i]);
-                if end == End::IDLE {
-                    continue;
-                }
-                let i = chunk * 64 + i;
-                rollout.finish_episode(i as u32, rows[i], end, &lasts[i], &mut steps[i], &mut totals[i], &mut ids[i]);
+        } else {
+            for ((step, total), reward) in steps.iter_mut().zip(totals.iter_mut()).zip(rewards) {
+                step.0 += 1;
+                total.0 += reward.0;
             }
         }
+        End::each_done(&ends[..n], |i| {
+            if ends[i] != End::IDLE {
+                let (step, total, id) = (&mut steps[i], &mut totals[i], &mut ids[i]);
+                rollout.finish_episode(i as u32, rows[i], ends[i], &lasts[i], step, total, id);
+            }
+        });
     }
 }
 

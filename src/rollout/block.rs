@@ -1,6 +1,8 @@
 //! A block of frames: the memory of a batch.
 
-use super::column::Bytes;
+use bytemuck::Pod;
+
+use super::column::{Bytes, copy};
 use crate::{
     components::{ColumnSpec, End, EpisodeStep, Flags, RowIndex, Trajectory, TrajectoryId, Truncation},
     task::Task,
@@ -155,6 +157,11 @@ impl<T: Task> Block<T> {
     }
     pub(crate) fn versions(&self) -> &[u64] {
         self.columns[column::VERSION].values()
+    }
+
+    /// Writes one tick of a column of a time-major block.
+    pub(crate) fn write_tick<V: Pod>(&mut self, column: usize, tick: usize, rows: usize, values: &[V]) {
+        copy(values, &mut self.columns[column].values_mut()[tick * rows..(tick + 1) * rows]);
     }
 
     /// What followed slot `frame`, if that is kept apart.

@@ -3,31 +3,21 @@
 //! Each row's frames are copied once, at the end of a rollout, into pooled chunks, so a long episode pins no arena; a
 //! batch of whole trajectories is a second copy, from chunks into flat columns.
 
-use std::collections::VecDeque;
+use std::{collections::VecDeque, ops::Range};
 
 use super::{
     block::{Block, Final, Layout, column},
-    column::Bytes,
+    chunks::{Chunks, EMPTY, Piece},
     state::{Ended, Rollout},
+    transpose::{ROWS, Transposed},
 };
 use crate::{
     components::{ColumnSpec, Flags, RowIndex, Trajectory},
     task::Task,
 };
 
-/// Frames of a chunk.
-const CHUNK: usize = 32;
+/// No episode.
 const NONE: u32 = u32::MAX;
-
-/// A list of chunks.
-#[derive(Clone, Copy)]
-struct Piece {
-    first: u32,
-    last: u32,
-    frames: usize,
-}
-
-const EMPTY: Piece = Piece { first: NONE, last: NONE, frames: 0 };
 
 /// An episode that is complete and waits for its batch.
 struct Complete<O> {
@@ -36,140 +26,16 @@ struct Complete<O> {
     last: O,
 }
 
-/// The pool of chunks: per column `CHUNK` values, one behind the other.
-struct Chunks {
-    memory: Bytes,
-    /// By chunk: the next one of its piece.
-    next: Vec<u32>,
-    free: Vec<u32>,
-    /// Where each column begins in a chunk; the last entry is the chunk's size.
-    offsets: Vec<usize>,
-}
-
-impl Chunks {
-    fn new(specs: &[ColumnSpec]) -> Self {
-        let mut offsets = vec![0];
-        for spec in specs {
-            let end: usize = offsets[offsets.len() - 1] + spec.stride * CHUNK;
-            offsets.push(end.next_multiple_of(16));
-        }
-        Self { memory: Bytes::default(), next: Vec::new(), free: Vec::new(), offsets }
-    }
-
-    fn size(&self) -> usize {
-        self.offsets[self.offsets.len() - 1]
-    }
-
-    /// A free chunk; the pool doubles when there is none.
-    fn take(&mut self) -> u32 {
-        if self.free.is_empty() {
-            let have = self.next.len();
-            let more = have.max(64);
-            self.next.resize(have + more, NONE);
-            self.memory.resize((have + more) * self.size());
-            // Room for all, so that giving back never allocates.
-            self.free.reserve(have + more);
-            self.free.extend((have as u32..(have + more) as u32).rev());
-        }
-        match self.free.pop() {
-            Some(chunk) => chunk,
-            None => unreachable!("the pool has just grown"),
-        }
-    }
-
-    fn give_back(&mut self, piece: Piece) {
-        let mut chunk = piece.first;
-        while chunk != NONE {
-            self.free.push(chunk);
-            chunk = std::mem::replace(&mut self.next[chunk as usize], NONE);
-        }
-    }
-
-    /// Appends ticks `ticks` of `slot` of a time-major block.
-    fn append<T: Task>(
-        &mut self,
-        piece: &mut Piece,
-        block: &Block<T>,
-        specs: &[ColumnSpec],
-        slot: usize,
-        rows: usize,
-        ticks: std::ops::Range<usize>,
-    ) {
-        let mut tick = ticks.start;
-        while tick < ticks.end {
-            let within = piece.frames % CHUNK;
-            if within == 0 {
-                let chunk = self.take();
-                if piece.frames == 0 {
-                    piece.first = chunk;
-                } else {
-                    self.next[piece.last as usize] = chunk;
-                }
-                piece.last = chunk;
-            }
-            let n = (CHUNK - within).min(ticks.end - tick);
-            let base = piece.last as usize * self.size();
-            let memory = self.memory.bytes_mut();
-            for (i, spec) in specs.iter().enumerate() {
-                let start = base + self.offsets[i] + within * spec.stride;
-                let to = &mut memory[start..start + n * spec.stride];
-                gather(block.columns[i].bytes(), to, spec.stride, tick * rows + slot, rows);
-            }
-            piece.frames += n;
-            tick += n;
-        }
-    }
-
-    /// Copies a piece to slots from `at` on of a block of whole trajectories.
-    fn copy_to<T: Task>(&self, piece: Piece, block: &mut Block<T>, specs: &[ColumnSpec], mut at: usize) {
-        let (mut chunk, mut left) = (piece.first, piece.frames);
-        let memory = self.memory.bytes();
-        while left > 0 {
-            let n = left.min(CHUNK);
-            for (i, spec) in specs.iter().enumerate() {
-                let from = chunk as usize * self.size() + self.offsets[i];
-                let to = &mut block.columns[i].bytes_mut()[at * spec.stride..(at + n) * spec.stride];
-                to.copy_from_slice(&memory[from..from + n * spec.stride]);
-            }
-            chunk = self.next[chunk as usize];
-            (at, left) = (at + n, left - n);
-        }
-    }
-}
-
-/// Copies every `step`-th value of `from`, beginning with `first`, until `to` is full.
-#[inline]
-fn gather(from: &[u8], to: &mut [u8], stride: usize, first: usize, step: usize) {
-    #[inline(always)]
-    fn fixed<const N: usize>(from: &[u8], to: &mut [u8], first: usize, step: usize) {
-        let (from, to) = (from.as_chunks::<N>().0, to.as_chunks_mut::<N>().0);
-        for (to, from) in to.iter_mut().zip(from[first..].iter().step_by(step)) {
-            *to = *from;
-        }
-    }
-    match stride {
-        1 => fixed::<1>(from, to, first, step),
-        4 => fixed::<4>(from, to, first, step),
-        8 => fixed::<8>(from, to, first, step),
-        12 => fixed::<12>(from, to, first, step),
-        16 => fixed::<16>(from, to, first, step),
-        24 => fixed::<24>(from, to, first, step),
-        _ => {
-            for (i, to) in to.chunks_exact_mut(stride).enumerate() {
-                let at = (first + i * step) * stride;
-                to.copy_from_slice(&from[at..at + stride]);
-            }
-        }
-    }
-}
-
 /// Joins rollouts to episodes and keeps those that are complete until a batch takes them.
 pub(crate) struct Assembly<T: Task> {
     chunks: Chunks,
     /// By slot: the running episode.
     open: Vec<Piece>,
-    /// By slot: the tick from which on the block belongs to the running episode. Scratch.
-    from: Vec<usize>,
+    /// By slot: the first episode that ended in the rollout, and by episode the next one of its slot. Scratch.
+    first: Vec<u32>,
+    next: Vec<u32>,
+    /// The rows that are being taken in. Scratch.
+    rows: Transposed,
     complete: VecDeque<Complete<T::Observation>>,
     complete_frames: usize,
     open_frames: usize,
@@ -180,7 +46,9 @@ impl<T: Task> Assembly<T> {
         Self {
             chunks: Chunks::new(specs),
             open: Vec::new(),
-            from: Vec::new(),
+            first: Vec::new(),
+            next: Vec::new(),
+            rows: Transposed::default(),
             complete: VecDeque::new(),
             complete_frames: 0,
             open_frames: 0,
@@ -196,46 +64,61 @@ impl<T: Task> Assembly<T> {
     pub(crate) fn ingest(&mut self, rollout: &Rollout<T>, block: &Block<T>, ticks: usize) {
         let (rows, specs) = (rollout.rows, &rollout.columns.specs);
         self.open.resize(rows, EMPTY);
-        self.from.clear();
-        self.from.resize(rows, 0);
-        for Ended { slot, trajectory, last } in &rollout.ended {
-            let slot = *slot as usize;
-            // A fault on the rollout's first tick ends the episode at the rollout before: one tick before tick 0.
-            let end = trajectory.tick.wrapping_add(1) as usize;
-            let before = self.open[slot].frames;
-            self.extend(block, specs, slot, rows, end);
-            self.open_frames -= before;
-            let piece = std::mem::replace(&mut self.open[slot], EMPTY);
-            self.complete_frames += piece.frames;
-            self.complete.push_back(Complete { piece, trajectory: *trajectory, last: *last });
-        }
-        for slot in 0..rows {
-            let before = self.open[slot].frames;
-            self.extend(block, specs, slot, rows, ticks);
-            self.open_frames += self.open[slot].frames - before;
+        self.list_by_slot(&rollout.ended, rows);
+        let waiting = self.complete.len();
+        let complete = |ended: &Ended<_>| Complete { piece: EMPTY, trajectory: ended.trajectory, last: ended.last };
+        self.complete.extend(rollout.ended.iter().map(complete));
+        for first in (0..rows).step_by(ROWS) {
+            let group = first..(first + ROWS).min(rows);
+            self.rows.fill(block, specs, group.clone(), ticks);
+            for (i, slot) in group.enumerate() {
+                self.open_frames -= self.open[slot].frames;
+                let (mut tick, mut episode) = (0, self.first[slot]);
+                while episode != NONE {
+                    // A fault on the rollout's first tick ends the episode at the rollout before: one tick before
+                    // tick 0.
+                    let end = rollout.ended[episode as usize].trajectory.tick.wrapping_add(1) as usize;
+                    self.extend(block, specs, slot, i, tick..end);
+                    tick = end.max(tick);
+                    let piece = std::mem::replace(&mut self.open[slot], EMPTY);
+                    self.complete_frames += piece.frames;
+                    self.complete[waiting + episode as usize].piece = piece;
+                    episode = self.next[episode as usize];
+                }
+                self.extend(block, specs, slot, i, tick..ticks);
+                self.open_frames += self.open[slot].frames;
+            }
         }
     }
 
-    /// Appends the slot's valid ticks up to `end`, and goes on behind them.
-    fn extend(&mut self, block: &Block<T>, specs: &[ColumnSpec], slot: usize, rows: usize, end: usize) {
+    /// Lists the episodes that ended by slot, each slot's in order.
+    fn list_by_slot(&mut self, ended: &[Ended<T::Observation>], rows: usize) {
+        self.first.clear();
+        self.first.resize(rows, NONE);
+        self.next.clear();
+        self.next.resize(ended.len(), NONE);
+        for (i, ended) in ended.iter().enumerate().rev() {
+            self.next[i] = std::mem::replace(&mut self.first[ended.slot as usize], i as u32);
+        }
+    }
+
+    /// Appends the valid ones among `ticks` of a slot, which is the `i`-th row of those being taken in.
+    fn extend(&mut self, block: &Block<T>, specs: &[ColumnSpec], slot: usize, i: usize, ticks: Range<usize>) {
+        let Self { chunks, open, rows, .. } = self;
+        let piece = &mut open[slot];
         if block.frames == block.layout.slots() {
-            let from = self.from[slot];
-            self.from[slot] = end.max(from);
-            return self.chunks.append(&mut self.open[slot], block, specs, slot, rows, from..end);
+            return chunks.append(piece, rows, specs, i, ticks);
         }
         let flags = block.flags();
-        let valid = |tick: usize| flags[tick * rows + slot].valid();
-        let mut tick = self.from[slot];
-        while tick < end {
+        let valid = |tick: usize| flags[tick * block.rows.len() + slot].valid();
+        let mut tick = ticks.start;
+        while tick < ticks.end {
             // Slots without a frame lie between episodes only, or behind the last one.
-            let start = (tick..end).find(|tick| valid(*tick)).unwrap_or(end);
-            let stop = (start..end).find(|tick| !valid(*tick)).unwrap_or(end);
-            if start < stop {
-                self.chunks.append(&mut self.open[slot], block, specs, slot, rows, start..stop);
-            }
-            tick = stop.max(start);
+            let start = (tick..ticks.end).find(|tick| valid(*tick)).unwrap_or(ticks.end);
+            let stop = (start..ticks.end).find(|tick| !valid(*tick)).unwrap_or(ticks.end);
+            chunks.append(piece, rows, specs, i, start..stop);
+            tick = stop;
         }
-        self.from[slot] = self.from[slot].max(end);
     }
 
     /// Fills `block` with the next `n` complete episodes, flat or padded.
@@ -306,7 +189,7 @@ impl<T: Task> Assembly<T> {
 
     /// Bytes held.
     pub(crate) fn memory(&self) -> usize {
-        self.chunks.memory.capacity()
+        self.chunks.memory()
     }
 }
 

@@ -7,22 +7,35 @@ use super::{
     state::{Rollout, RolloutSlot},
 };
 use crate::{
-    components::{End, Flags, Observation, Slot, TickPlan, TickReport, Truncation},
+    components::{
+        Action, End, EpisodeStep, Flags, Observation, Reward, Slot, TickPlan, TickReport, TrajectoryId, Truncation,
+    },
     task::Task,
 };
 
+/// The columns that every row has.
+type RowColumns<T> = (
+    (&'static Slot, &'static Observation<T>, &'static Action<T>),
+    (&'static Reward, &'static End, &'static EpisodeStep, &'static TrajectoryId),
+);
+
 /// Writes the tick's frames, and the observations that follow them.
-pub(crate) fn record<T: Task>(world: &mut World, slots: &mut QueryState<&Slot, With<Observation<T>>>) {
-    if world.resource::<TickReport<T>>().failed() {
+pub(crate) fn record<T: Task>(world: &mut World, rows: &mut QueryState<RowColumns<T>>) {
+    let report = world.resource::<TickReport<T>>();
+    if report.failed() {
         return;
     }
+    let quarantined = report.quarantined_now() > 0;
     let Some(mut rollout) = world.resource_mut::<RolloutSlot<T>>().0.take() else { return };
     if rollout.block.is_some() && rollout.tick < rollout.ticks {
         rollout.previous_version = rollout.plan.version;
         rollout.plan = *world.resource::<TickPlan<T>>();
-        rollout.in_order = in_order(slots, world, rollout.rows);
-        let quarantined = world.resource::<TickReport<T>>().quarantined_now() > 0;
-        rollout.record(world, quarantined);
+        rollout.record(world, rows);
+        rollout.gaps = quarantined;
+        if quarantined {
+            rollout.quarantine(rollout.tick);
+        }
+        rollout.recorded = true;
     }
     world.resource_mut::<RolloutSlot<T>>().0 = Some(rollout);
 }
@@ -35,16 +48,21 @@ pub(crate) fn in_order<T: Task>(
 ) -> bool {
     let Ok(mut chunks) = slots.contiguous_iter(world) else { return false };
     let Some(chunk) = chunks.find(|chunk| !chunk.is_empty()) else { return rows == 0 };
-    let apart = chunk.iter().enumerate().fold(0, |apart, (i, slot)| apart | (slot.0 ^ i as u32));
-    chunk.len() == rows && apart == 0
+    are_in_order(chunk, rows)
+}
+
+fn are_in_order(slots: &[Slot], rows: usize) -> bool {
+    slots.len() == rows && slots.iter().enumerate().fold(0, |apart, (i, slot)| apart | (slot.0 ^ i as u32)) == 0
 }
 
 impl<T: Task> Rollout<T> {
-    fn record(&mut self, world: &World, quarantined: bool) {
+    fn record(&mut self, world: &World, columns: &mut QueryState<RowColumns<T>>) {
         let (rows, tick) = (self.rows, self.tick);
         let active = (self.plan.active as usize).min(rows);
         let random = (self.plan.random as usize).min(active);
-        self.record_columns(world, tick, |spec| !spec.leads);
+        let written = self.record_in_order(world, columns);
+        self.record_columns(world, tick, written, |spec| !spec.leads);
+        self.record_columns(world, tick + 1, written, |spec| spec.leads);
         let Some(block) = &mut self.block else { return };
         let frames = tick * rows..(tick + 1) * rows;
         if self.rewards != Default::default() {
@@ -55,14 +73,34 @@ impl<T: Task> Rollout<T> {
         flags[random..].fill(Flags::VALID);
         block.columns[column::VERSION].values_mut::<u64>()[frames].fill(self.plan.version);
         block.frames += active;
-        self.record_leading(world, tick + 1);
         for slot in active..rows {
             self.keep_next(tick * rows + slot);
             self.clear(tick * rows + slot);
         }
-        if quarantined {
-            self.quarantine(tick);
+    }
+
+    /// Writes the columns that every row has, if the rows are one table in slot order: one look-up in place of one for
+    /// each column. Returns how many of the block's columns were written.
+    fn record_in_order(&mut self, world: &World, columns: &mut QueryState<RowColumns<T>>) -> usize {
+        self.in_order = false;
+        let (Ok(mut chunks), Some(block)) = (columns.contiguous_iter(world), &mut self.block) else { return 0 };
+        let Some(((slots, observations, actions), (rewards, ends, steps, ids))) =
+            chunks.find(|((slots, ..), _)| !slots.is_empty())
+        else {
+            return 0;
+        };
+        self.in_order = are_in_order(slots, self.rows);
+        if !self.in_order {
+            return 0;
         }
+        let (tick, rows) = (self.tick, self.rows);
+        block.write_tick(column::OBSERVATION, tick + 1, rows, Observation::values(observations));
+        block.write_tick(column::ACTION, tick, rows, Action::values(actions));
+        block.write_tick(column::REWARD, tick, rows, rewards);
+        block.write_tick(column::END, tick, rows, ends);
+        block.write_tick(column::STEP, tick, rows, steps);
+        block.write_tick(column::TRAJECTORY, tick, rows, ids);
+        column::VERSION + 1
     }
 
     /// Empties the slots of rows that had no frame in the tick that Record has just written: rows that are pending,
@@ -73,6 +111,7 @@ impl<T: Task> Rollout<T> {
             let Some(block) = &mut self.block else { return };
             if gone(slot) || block.ends()[frame] == End::IDLE {
                 block.frames -= 1;
+                self.gaps = true;
                 self.keep_next(frame);
                 self.clear(frame);
             }

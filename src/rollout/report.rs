@@ -5,28 +5,19 @@ use bevy_ecs::prelude::*;
 use super::state::RolloutSlot;
 use crate::{
     components::{TickPlan, TickReport},
-    stats::Monitor,
     task::Task,
 };
-
-/// The monitor of a task's collector.
-#[derive(Resource)]
-pub(crate) struct MonitorOf<T: Task> {
-    pub monitor: Monitor,
-    pub task: std::marker::PhantomData<fn() -> T>,
-}
 
 /// Adds what the tick did to the ledger.
 pub(crate) fn report<T: Task>(
     mut report: ResMut<TickReport<T>>,
     mut holder: ResMut<RolloutSlot<T>>,
     plan: Res<TickPlan<T>>,
-    monitor: Res<MonitorOf<T>>,
 ) {
     let Some(rollout) = holder.0.as_deref_mut() else { return };
     let (stepped, quarantined) = (report.take_stepped(), report.take_quarantined());
     let lost = if report.failed() { stepped } else { quarantined };
-    let mut ledger = monitor.monitor.ledger();
+    let mut ledger = rollout.monitor.ledger();
     ledger.version = plan.version;
     ledger.counters.stepped_frames += stepped;
     ledger.counters.discarded.fault += lost;

@@ -5,6 +5,7 @@ use bevy_ecs::prelude::*;
 use super::{
     block::{Block, Layout},
     column::{ComponentSource, ExtraSource},
+    trajectories::TrajectoryPool,
 };
 use crate::{
     components::{
@@ -13,6 +14,7 @@ use crate::{
     },
     data::{Data, Dtype},
     error::Error,
+    stats::Monitor,
     task::Task,
 };
 
@@ -161,6 +163,12 @@ pub(crate) struct Rollout<T: Task> {
     pub previous_version: u64,
     /// Whether rows are one table in slot order.
     pub in_order: bool,
+    /// Whether Record wrote the tick in progress, so that Assemble has something to close.
+    pub recorded: bool,
+    /// Whether a row had no frame in the tick in progress: it was pending or quarantined.
+    pub gaps: bool,
+    pub pool: TrajectoryPool,
+    pub monitor: Monitor,
 }
 
 /// The holder of the rollout. Systems take it out to pass the world on beside it: a pointer moves.
@@ -168,7 +176,7 @@ pub(crate) struct Rollout<T: Task> {
 pub(crate) struct RolloutSlot<T: Task>(pub Option<Box<Rollout<T>>>);
 
 impl<T: Task> Rollout<T> {
-    pub(crate) fn new(columns: Columns, rewards: RewardTransform, worker: u16) -> Self {
+    pub(crate) fn new(columns: Columns, rewards: RewardTransform, monitor: Monitor, pool: TrajectoryPool) -> Self {
         Self {
             columns,
             block: None,
@@ -177,7 +185,7 @@ impl<T: Task> Rollout<T> {
             tick: 0,
             rollout: 0,
             rewards,
-            worker,
+            worker: 0,
             serial: 0,
             first_versions: Vec::new(),
             started: Vec::new(),
@@ -188,6 +196,10 @@ impl<T: Task> Rollout<T> {
             plan: TickPlan::default(),
             previous_version: 0,
             in_order: false,
+            recorded: false,
+            gaps: false,
+            pool,
+            monitor,
         }
     }
 
@@ -226,14 +238,20 @@ impl<T: Task> Rollout<T> {
 
     /// Copies the columns that lead, as they are now, to tick `tick`.
     pub(crate) fn record_leading(&mut self, world: &World, tick: usize) {
-        self.record_columns(world, tick, |spec| spec.leads);
+        self.record_columns(world, tick, 0, |spec| spec.leads);
     }
 
-    /// Copies the columns that `which` chooses, as they are now, to tick `tick`.
-    pub(crate) fn record_columns(&mut self, world: &World, tick: usize, which: impl Fn(&ColumnSpec) -> bool) {
+    /// Copies the columns that `which` chooses among those from number `from` on, as they are now, to tick `tick`.
+    pub(crate) fn record_columns(
+        &mut self,
+        world: &World,
+        tick: usize,
+        from: usize,
+        which: impl Fn(&ColumnSpec) -> bool,
+    ) {
         let Some(block) = &mut self.block else { return };
         let columns = self.columns.specs.iter().zip(&mut self.columns.sources).zip(&mut block.columns);
-        for ((spec, source), column) in columns {
+        for ((spec, source), column) in columns.skip(from) {
             if let Some(source) = source
                 && which(spec)
             {

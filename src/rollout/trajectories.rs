@@ -4,7 +4,7 @@ use std::marker::PhantomData;
 
 use bevy_ecs::prelude::*;
 
-use super::state::RolloutSlot;
+use super::state::{Ended, Rollout};
 use crate::{
     components::{Trajectory, TrajectoryId},
     task::Task,
@@ -19,55 +19,69 @@ pub struct EpisodeEnded<T: Task> {
 }
 
 /// The pooled trajectory entities of a task.
-#[derive(Resource)]
-pub(crate) struct TrajectoryPool<T: Task> {
+#[derive(Default)]
+pub(crate) struct TrajectoryPool {
     entities: Vec<Entity>,
     /// Entities in use by the rollout that is being written, or was written last.
     used: usize,
     rollout: u64,
+    /// Whether each episode that ends triggers an event.
     events: bool,
-    task: PhantomData<fn() -> T>,
 }
 
-impl<T: Task> TrajectoryPool<T> {
+impl TrajectoryPool {
     pub(crate) fn new(events: bool) -> Self {
-        Self { entities: Vec::new(), used: 0, rollout: 0, events, task: PhantomData }
+        Self { events, ..Self::default() }
     }
-}
 
-/// Overwrites pooled entities with the episodes that ended in this tick; spawns only what the pool lacks.
-pub(crate) fn publish_trajectories<T: Task>(
-    holder: Res<RolloutSlot<T>>,
-    mut pool: ResMut<TrajectoryPool<T>>,
-    mut trajectories: Query<&mut Trajectory>,
-    mut commands: Commands,
-) {
-    let Some(rollout) = holder.0.as_deref() else { return };
-    let pool = &mut *pool;
-    if pool.rollout != rollout.rollout {
-        // What the last rollout left beyond this one's use must not pass for an episode of this one.
-        for entity in &pool.entities[..pool.used] {
-            if let Ok(mut trajectory) = trajectories.get_mut(*entity) {
+    /// Frees all entities for another rollout: what the last one left beyond its use must not pass for an episode of
+    /// this one.
+    fn begin(&mut self, rollout: u64, world: &mut World, trajectories: &mut QueryState<&mut Trajectory>) {
+        let mut pooled = trajectories.query_mut(&mut *world);
+        for entity in &self.entities[..self.used] {
+            if let Ok(mut trajectory) = pooled.get_mut(*entity) {
                 trajectory.id = TrajectoryId::default();
             }
         }
-        (pool.rollout, pool.used) = (rollout.rollout, 0);
+        (self.rollout, self.used) = (rollout, 0);
     }
-    for ended in &rollout.ended[pool.used.min(rollout.ended.len())..] {
-        match pool.entities.get(pool.used).and_then(|entity| trajectories.get_mut(*entity).ok()) {
-            Some(mut trajectory) => *trajectory = ended.trajectory,
-            // Gone or never there: a host may despawn what it likes.
-            None => {
-                let entity = commands.spawn(ended.trajectory).id();
-                match pool.entities.get_mut(pool.used) {
-                    Some(slot) => *slot = entity,
-                    None => pool.entities.push(entity),
-                }
+
+    /// Makes the next entities these trajectories; spawns what the pool lacks.
+    fn write<O>(&mut self, ended: &[Ended<O>], world: &mut World, trajectories: &mut QueryState<&mut Trajectory>) {
+        for ended in ended.iter().skip(self.entities.len() - self.used) {
+            self.entities.push(world.spawn(ended.trajectory).id());
+        }
+        let mut gone = Vec::new();
+        let mut pooled = trajectories.query_mut(&mut *world);
+        for (entity, ended) in self.entities[self.used..].iter_mut().zip(ended) {
+            match pooled.get_mut(*entity) {
+                Ok(mut trajectory) => *trajectory = ended.trajectory,
+                // A host may despawn what it likes.
+                Err(_) => gone.push((entity, ended.trajectory)),
             }
         }
-        pool.used += 1;
-        if pool.events {
-            commands.trigger(EpisodeEnded::<T> { trajectory: ended.trajectory, task: PhantomData });
+        for (entity, trajectory) in gone {
+            *entity = world.spawn(trajectory).id();
+        }
+        self.used += ended.len();
+    }
+}
+
+impl<T: Task> Rollout<T> {
+    /// Overwrites pooled entities with the episodes that ended since the last call.
+    pub(super) fn publish(&mut self, world: &mut World, trajectories: &mut QueryState<&mut Trajectory>) {
+        if self.pool.rollout != self.rollout {
+            self.pool.begin(self.rollout, world, trajectories);
+        }
+        let ended = &self.ended[self.pool.used.min(self.ended.len())..];
+        if ended.is_empty() {
+            return;
+        }
+        self.pool.write(ended, world, trajectories);
+        if self.pool.events {
+            for ended in ended {
+                world.trigger(EpisodeEnded::<T> { trajectory: ended.trajectory, task: PhantomData });
+            }
         }
     }
 }

@@ -1,0 +1,79 @@
+//! Environments that do almost nothing: what is left is the engine. And its memory.
+
+use bevy_ecs::prelude::Component;
+use gleaner::{Error, prelude::*};
+
+use super::{
+    collectors::{random, side},
+    equal::next,
+    runner::Runner,
+};
+
+/// An environment of `N` dependent multiplications that never ends.
+#[derive(Component, Clone, Copy, Default)]
+pub struct Spin<const N: u32>(u32);
+
+impl<const N: u32> Task for Spin<N> {
+    type Observation = f32;
+    type Action = i32;
+    type Mask = ();
+
+    fn observation_space() -> Space {
+        Space::unbounded(1)
+    }
+
+    fn action_space() -> Space {
+        Space::discrete(2)
+    }
+}
+
+impl<const N: u32> Env for Spin<N> {
+    type Options = ();
+
+    fn reset(&mut self, _: &(), _: &mut Stream) -> f32 {
+        0.0
+    }
+
+    fn step(&mut self, action: &i32, _: &mut Stream) -> Transition<f32> {
+        for _ in 0..N {
+            self.0 = std::hint::black_box(self.0.wrapping_mul(0x915F_77F5).wrapping_add(*action as u32));
+        }
+        Transition { observation: 0.0, reward: 0.0, terminated: false, truncated: false }
+    }
+}
+
+fn spin<const N: u32>(rows: usize, frames: usize) -> Result<Collector<Spin<N>>, Error> {
+    Collector::<Spin<N>>::builder().rows(rows).frames_per_batch(frames).build()
+}
+
+/// Cost of the engine a step, and of small batches.
+pub fn light_environments(runner: &mut Runner) -> Result<(), Error> {
+    for rows in [1, 8, 64] {
+        let step = runner.measure(side(spin::<0>(rows, rows * 1_024)?));
+        println!("  {rows:>2} rows of an empty environment: {:.1} ns a step", step * 1e9);
+    }
+    let compared = runner.compare(side(spin::<0>(8, 2_000)?), side(spin::<0>(8, 80)?));
+    runner.at_most("8 rows: batches of 2,000 frames over those of 80", compared.ratio(), 1.2, &compared.speeds());
+    Ok(())
+}
+
+/// Bytes recorded a frame over the sum of the columns' widths.
+pub fn memory(runner: &mut Runner) -> Result<(), Error> {
+    for (rows, ticks) in [(1, 64), (1_024, 64), (16_384, 64), (1_024, 100)] {
+        let mut collector = random(rows, ticks, 1)?;
+        let known = collector.memory().rollout;
+        for _ in 0..3 {
+            next(&mut collector)?;
+        }
+        let memory = collector.memory();
+        assert_eq!(memory.arenas, 1, "one batch at a time needs one arena");
+        let width: usize = collector.columns().iter().map(|column| column.stride).sum();
+        let frames = rows * ticks;
+        let name = format!("{rows} rows, {ticks} ticks: bytes a frame over the columns' widths");
+        let note = format!("({:.2} of {width})", known as f64 / frames as f64);
+        runner.at_most(&name, known as f64 / (frames * width) as f64, 1.1, &note);
+        let held = memory.free_arenas as f64 / (frames * width) as f64;
+        println!("    with final observations and trajectories: {held:.3}");
+    }
+    Ok(())
+}

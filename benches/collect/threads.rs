@@ -1,0 +1,56 @@
+//! Two threads against one.
+
+use gleaner::{Error, data::Data, prelude::*};
+
+use super::{
+    collectors::{network, random, side},
+    light::Spin,
+    runner::Runner,
+};
+
+/// Slower than one thread by more than this is slower.
+const NOISE: f64 = 0.95;
+
+/// A network at many rows, and any policy at any number of rows.
+pub fn scaling(runner: &mut Runner) -> Result<(), Error> {
+    for rows in [1, 64, 1_024, 4_096, 16_384, 65_536] {
+        let ticks = (65_536 / rows).clamp(8, 64);
+        let compared = runner.compare(side(random(rows, ticks, 2)?), side(random(rows, ticks, 1)?));
+        let name = format!("{rows} rows, random, two threads over one");
+        runner.at_least(&name, compared.ratio(), NOISE, &compared.speeds());
+        let compared = runner.compare(side(network(rows, ticks, 2, true)?), side(network(rows, ticks, 1, true)?));
+        let name = format!("{rows} rows, 64x64 actor and critic, two threads over one");
+        let bound = if rows == 16_384 { 1.7 } else { NOISE };
+        runner.at_least(&name, compared.ratio(), bound, &compared.speeds());
+    }
+    Ok(())
+}
+
+/// Environments from light to heavy, at few rows: two threads are never much slower.
+pub fn light_work(runner: &mut Runner) -> Result<(), Error> {
+    // A dependent multiplication and addition of integers take about 4 cycles.
+    spread::<60>(runner, "100 ns", 4_096)?;
+    spread::<600>(runner, "1 us", 4_096)?;
+    spread::<600>(runner, "1 us", 64)?;
+    spread::<60_000>(runner, "100 us", 4_096)?;
+    spread::<60_000>(runner, "100 us", 4)?;
+    Ok(())
+}
+
+fn spread<const N: u32>(runner: &mut Runner, cost: &str, least: usize) -> Result<(), Error>
+where
+    Spin<N>: Env<Options = ()> + Default,
+    <Spin<N> as Task>::Observation: Data,
+{
+    for rows in [8, 256] {
+        let ticks = if N > 1_000 { 2 } else { 64 };
+        let build = |threads| {
+            let builder = Collector::<Spin<N>>::builder().rows(rows).frames_per_batch(rows * ticks);
+            builder.threads(threads).step_rows_per_thread(least).build()
+        };
+        let compared = runner.compare(side(build(2)?), side(build(1)?));
+        let name = format!("{rows} rows of {cost}, {least} rows a thread: time over serial");
+        runner.at_most(&name, 1.0 / compared.ratio(), 1.1, &compared.speeds());
+    }
+    Ok(())
+}
