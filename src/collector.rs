@@ -113,9 +113,9 @@ impl<T: Task> Collector<T> {
         self.config.effective_frames_per_batch()
     }
 
-    /// Number of the worker that this collector is; none inline.
+    /// Number of the worker that this collector is; none inline. See [`CollectorConfig::worker`].
     pub fn worker(&self) -> Option<u32> {
-        None
+        self.config.worker.map(u32::from)
     }
 
     /// Batches of the whole budget; none for an endless collector and in trajectory mode, where the number depends on
@@ -210,11 +210,21 @@ impl<T: Task> Collector<T> {
 
     /// Steps one rollout and returns its block.
     fn roll(&mut self) -> Result<Box<Block<T>>, Error> {
+        // The arena first: a call that finds none is made again, and the hook belongs to a rollout.
+        let block = self.drive.pool.take()?;
+        if let Err(error) = self.prepare() {
+            self.drive.pool.give_back(block);
+            return Err(error);
+        }
+        let (ticks, left) = (self.ticks_left(), self.frames_left());
+        self.drive.roll(&self.config, block, ticks, left)
+    }
+
+    fn prepare(&mut self) -> Result<(), Error> {
         if let Some(hook) = &mut self.hooks.pre_collect {
             hook().map_err(|source| Error::Hook { hook: "pre_collect", source })?;
         }
-        let (ticks, left) = (self.ticks_left(), self.frames_left());
-        self.drive.roll(&self.config, ticks, left)
+        self.drive.adopt_weights()
     }
 
     fn fixed_batch(&mut self) -> Result<Batch<T>, Error> {

@@ -57,6 +57,9 @@ pub struct CollectorConfig {
     pub threads: usize,
     /// What runs the systems of a tick. Default: single-threaded.
     pub executor: Executor,
+    /// Number of this collector among several whose data are put together: it is in trajectory ids, errors and what
+    /// factories know. Default: none, and ids as of worker 0.
+    pub worker: Option<u16>,
     /// Batches that may be alive at once. Default: 8.
     pub max_arenas: usize,
     /// How recorded rewards are made from the environment's. Default: as they are.
@@ -88,6 +91,7 @@ impl Default for CollectorConfig {
             seed: 0,
             threads: 1,
             executor: Executor::SingleThreaded,
+            worker: None,
             max_arenas: 8,
             reward: RewardTransform::default(),
             record_distribution: false,
@@ -293,6 +297,8 @@ impl<T: Task, S: Stepper<T> + 'static> CollectorBuilder<T, S> {
         threads: usize => threads;
         /// See [`CollectorConfig::executor`].
         executor: Executor => executor;
+        /// See [`CollectorConfig::worker`].
+        worker: u16 => Some(worker);
         /// See [`CollectorConfig::max_arenas`].
         max_arenas: usize => max_arenas;
         /// See [`CollectorConfig::reward`].

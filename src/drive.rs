@@ -6,7 +6,9 @@ use bevy_ecs::{prelude::*, schedule::LogLevel};
 
 use crate::{
     collector::Collector,
-    components::{ColumnSpec, EpisodeReturn, Observation, RowIndex, Slot, TickPlan, TickReport, TrajectoryId, Weights},
+    components::{
+        ColumnSpec, EpisodeReturn, Observation, RowIndex, Slot, Threads, TickPlan, TickReport, TrajectoryId, Weights,
+    },
     config::{CollectorConfig, Extra},
     env::{Spawn, Stepper},
     error::Error,
@@ -15,7 +17,7 @@ use crate::{
     plugin::{self, TaskParts},
     policy::{Actor, Policy, RunningNorm, plan::Plan},
     rollout::{ArenaPool, Assembly, Block, Columns, Rollout, RolloutSlot, TrajectoryPool, in_order},
-    schedule::{Collect, CollectSystems},
+    schedule::{Collect, CollectSystems, Executor},
     seed::Seed,
     stats::{Fixed, Monitor},
     task::{Task, check_spaces},
@@ -26,7 +28,7 @@ use crate::{
 pub(crate) struct Drive<T: Task> {
     pub world: World,
     pub schedule: Schedule,
-    threads: Option<rayon::ThreadPool>,
+    threads: Option<Arc<rayon::ThreadPool>>,
     pub pool: ArenaPool<T>,
     pub specs: Arc<[ColumnSpec]>,
     pub monitor: Monitor,
@@ -71,7 +73,8 @@ pub(crate) fn build<T: Task>(
     let weights = weights(&actor, initial)?;
     let limit = [config.max_frames_per_traj, stepper.time_limit()].into_iter().flatten().min().unwrap_or(u32::MAX);
     let shared = shared(&config, &actor);
-    let rollout = Rollout::new(columns, config.reward, monitor.clone(), TrajectoryPool::new(config.episode_events));
+    let mut rollout = Rollout::new(columns, config.reward, monitor.clone(), TrajectoryPool::new(config.episode_events));
+    rollout.worker = config.worker.unwrap_or(0);
     plugin::install_parts(
         &mut world,
         &mut schedule,
@@ -83,18 +86,30 @@ pub(crate) fn build<T: Task>(
             infer: CollectSystems::Infer,
         },
     );
-    let spawn = Spawn { first_row: 0, rows: config.rows as u32, seed: Seed(config.seed), worker: None, limit };
+    let spawn = Spawn {
+        first_row: 0,
+        rows: config.rows as u32,
+        seed: Seed(config.seed),
+        worker: config.worker.map(u32::from),
+        limit,
+    };
     let entities = stepper.install(&mut world, &mut schedule, &spawn)?;
     for change in setup {
         change(&mut world, &mut schedule);
     }
     schedule.initialize(&mut world).map_err(|error| plugin::schedule_error(&error, &schedule, &world))?;
+    let threads = threads(config.threads, shared)?;
+    if config.executor == Executor::MultiThreaded
+        && let Some(pool) = &threads
+    {
+        world.insert_resource(Threads(pool.clone()));
+    }
     let mut drive = Drive {
         slots: world.query_filtered(),
         returns: world.query_filtered(),
         rows: (0..config.rows as u32).map(RowIndex).collect(),
         pool: ArenaPool::new(specs.len(), config.max_arenas),
-        threads: threads(config.threads, shared)?,
+        threads,
         world,
         schedule,
         specs,
@@ -143,14 +158,14 @@ fn shared<T: Task>(config: &CollectorConfig, actor: &Actor<T>) -> bool {
 
 /// The threads of a collector; none if the calling thread does everything: entering a pool wakes one of its threads,
 /// which costs more than a rollout of a few rows.
-fn threads(threads: usize, shared: bool) -> Result<Option<rayon::ThreadPool>, Error> {
+fn threads(threads: usize, shared: bool) -> Result<Option<Arc<rayon::ThreadPool>>, Error> {
     if !shared {
         return Ok(None);
     }
     let pool = rayon::ThreadPoolBuilder::new().num_threads(threads).thread_name(|i| format!("gleaner-{i}"));
     let built =
         pool.build().map_err(|source| Error::config("threads", threads, format!("what the system allows: {source}")));
-    built.map(Some)
+    built.map(|pool| Some(Arc::new(pool)))
 }
 
 impl<T: Task> Drive<T> {
@@ -164,9 +179,13 @@ impl<T: Task> Drive<T> {
     }
 
     /// Runs `ticks` ticks, of which the last steps only as many rows as `left` frames allow.
-    pub(crate) fn roll(&mut self, config: &CollectorConfig, ticks: usize, left: u64) -> Result<Box<Block<T>>, Error> {
-        let block = self.pool.take()?;
-        self.adopt_weights()?;
+    pub(crate) fn roll(
+        &mut self,
+        config: &CollectorConfig,
+        block: Box<Block<T>>,
+        ticks: usize,
+        left: u64,
+    ) -> Result<Box<Block<T>>, Error> {
         self.begin(block, ticks);
         let stepped = self.monitor.ledger().counters.stepped_frames;
         let schedule = TickSchedule {
@@ -197,7 +216,7 @@ impl<T: Task> Drive<T> {
     }
 
     /// Weights published since the last tick act in the first frame.
-    fn adopt_weights(&mut self) -> Result<(), Error> {
+    pub(crate) fn adopt_weights(&mut self) -> Result<(), Error> {
         plugin::adopt_now::<T>(&mut self.world);
         self.world.resource_mut::<TickReport<T>>().take_error().map_or(Ok(()), Err)
     }

@@ -2,8 +2,9 @@
 
 mod support;
 
+use bevy_ecs::prelude::Component;
 use gleaner::{
-    env::{BatchEnv, BatchStep},
+    env::{BatchEnv, BatchStep, Env, Transition},
     policy::Policy,
     prelude::{Collector, Error, Executor, Rows, Space, Stream, Task},
 };
@@ -186,4 +187,58 @@ fn sc40_a_simulator_is_held_to_the_same() {
     assert!(matches!(error, Error::EnvPanic { call: "step", episode: 0, step: 2, seed: 3, .. }), "{error}");
     let error = error_of(build(Call::Reset));
     assert!(matches!(error, Error::EnvPanic { call: "reset", row: 2, episode: 1, step: 0, .. }), "{error}");
+}
+
+/// A task whose second step of the second episode forbids everything.
+#[derive(Component, Default)]
+struct Stuck {
+    episode: u32,
+    step: u32,
+}
+
+impl Task for Stuck {
+    type Observation = f32;
+    type Action = i32;
+    type Mask = [u8; 2];
+    fn observation_space() -> Space {
+        Space::unbounded(1)
+    }
+    fn action_space() -> Space {
+        Space::discrete(2)
+    }
+}
+
+impl Env for Stuck {
+    type Options = ();
+    const TIME_LIMIT: Option<u32> = Some(4);
+
+    fn reset(&mut self, (): &(), _: &mut Stream) -> f32 {
+        (self.episode, self.step) = (self.episode + 1, 0);
+        0.0
+    }
+
+    fn step(&mut self, _: &i32, _: &mut Stream) -> Transition<f32> {
+        self.step += 1;
+        Transition { observation: self.step as f32, reward: 0.0, terminated: false, truncated: false }
+    }
+
+    fn action_mask(&self, mask: &mut [u8; 2]) {
+        *mask = if (self.episode, self.step) == (2, 1) { [0, 0] } else { [1, 1] };
+    }
+}
+
+#[test]
+fn a_mask_that_allows_nothing_is_named() {
+    let error = error_of(Collector::<Stuck>::builder().rows(3).worker(7).frames_per_batch(30).build().unwrap());
+    assert!(matches!(error, Error::NoLegalAction { row: 0, episode: 1, step: 1, .. }), "{error}");
+}
+
+#[test]
+fn a_workers_number_is_in_ids_and_errors() {
+    let fault = panics(Call::Step, 1, 0, 2);
+    let mut collector = Faulty::builder(5, Some(fault)).rows(2).frames_per_batch(2).worker(3).build().unwrap();
+    let batch = collector.next().unwrap().unwrap();
+    assert!(batch.trajectory_ids().iter().all(|id| id.worker() == 3 && id.serial() > 0));
+    assert_eq!(collector.worker(), Some(3));
+    assert!(matches!(error_of(collector), Error::EnvPanic { worker: 3, row: 1, .. }));
 }

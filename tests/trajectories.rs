@@ -147,3 +147,31 @@ fn episodes_are_entities_until_the_next_rollout() {
         assert_eq!(found, batch.trajectories());
     }
 }
+
+#[test]
+fn ta20_a_block_is_split_where_episodes_change() {
+    let builder = tags(Script::lengths(&[2, 3], Ending::Terminated)).rows(2).frames_per_batch(8).total_frames(15);
+    let collector = builder.build().unwrap();
+    let batches: Vec<_> = collector.map(Result::unwrap).collect();
+    let split = batches[0].split_trajectories().unwrap();
+    // Row 0: 2, 2. Row 1: 3 and the first frame of an episode that goes on.
+    assert_eq!(split.layout(), Layout::Padded { trajectories: 4, length: 3 });
+    let lengths: Vec<_> = split.flags().chunks(3).map(|piece| piece.iter().filter(|f| f.valid()).count()).collect();
+    assert_eq!(lengths, [2, 2, 3, 1]);
+    assert_eq!(split.frames(), 8);
+    for (piece, length) in lengths.iter().enumerate() {
+        let slots = piece * 3..piece * 3 + length;
+        let id = split.trajectory_ids()[slots.start];
+        assert!(split.trajectory_ids()[slots.clone()].iter().all(|other| *other == id), "one episode a piece");
+        for slot in slots {
+            let (seen, next) = (split.observations()[slot].place(), split.next_observation(slot).place());
+            assert_eq!(next.0, seen.0, "what follows is of the same row");
+        }
+    }
+    assert_eq!(split.trajectory_ids()[9], batches[1].trajectory_ids()[1], "the cut episode goes on in the next batch");
+    assert!(split.split_trajectories().is_err(), "trajectories are apart already");
+    // Fifteen frames: the last tick has one row only, and the split leaves the empty slot out.
+    let last = batches[1].split_trajectories().unwrap();
+    assert_eq!((batches[1].frames(), last.frames()), (7, 7));
+    assert_eq!(last.flags().iter().filter(|flags| flags.valid()).count(), 7);
+}

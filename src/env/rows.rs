@@ -4,7 +4,7 @@ use std::panic::{AssertUnwindSafe, catch_unwind};
 
 use bevy_ecs::prelude::*;
 
-use super::{Env, Factory, RowContext, clip::ActionClip, step};
+use super::{Env, Factory, RowContext, clip::ActionClip, mask::MaskParts, step};
 use crate::{
     components::{
         Action, ActionKey, ActionMask, End, Episode, EpisodeReturn, EpisodeStep, LastObservation, LogProb, Observation,
@@ -71,6 +71,7 @@ impl<E: Env> Stepper<E> for RowStepper<E> {
         world.insert_resource(step::EnvSettings::<E> {
             options: self.options.clone(),
             limit: spawn.limit,
+            masks: MaskParts::of(&E::action_space()),
             clip: ActionClip::of::<E>(),
             seed: spawn.seed,
             worker: spawn.worker.unwrap_or(0),
@@ -117,6 +118,7 @@ impl<E: Env> Stepper<E> for RowStepper<E> {
                 if !observation.0.is_finite() {
                     return Err(Error::ResetNotFinite { value: format!("{:?}", observation.0), row, episode, seed });
                 }
+                settings.masks.check(&mask.0, row, episode, 0)?;
             }
             Ok(())
         })

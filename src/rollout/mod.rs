@@ -12,6 +12,7 @@ mod pool;
 mod record;
 mod report;
 mod select;
+mod split;
 mod state;
 mod trajectories;
 mod transpose;
