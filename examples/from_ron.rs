@@ -13,7 +13,8 @@ use gleaner::{prelude::*, run::RunFile};
 
 fn main() -> Result<(), Box<dyn std::error::Error>> {
     ctrlc::set_handler(|| STOP.store(true, Relaxed))?;
-    Ok(run(&Arguments::parse())?)
+    run(&Arguments::parse())?;
+    Ok(())
 }
 
 fn run(arguments: &Arguments) -> Result<Stats, Error> {
