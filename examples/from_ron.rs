@@ -4,6 +4,7 @@
 
 use std::{
     path::PathBuf,
+    process::ExitCode,
     sync::atomic::{AtomicBool, Ordering::Relaxed},
 };
 
@@ -11,10 +12,18 @@ use bevy_ecs::prelude::Component;
 use clap::Parser;
 use gleaner::{prelude::*, run::RunFile};
 
-fn main() -> Result<(), Box<dyn std::error::Error>> {
-    ctrlc::set_handler(|| STOP.store(true, Relaxed))?;
-    run(&Arguments::parse())?;
-    Ok(())
+fn main() -> ExitCode {
+    let arguments = Arguments::parse();
+    if let Err(error) = ctrlc::set_handler(|| STOP.store(true, Relaxed)) {
+        eprintln!("Ctrl-C will end the run at once: {error}");
+    }
+    match run(&arguments) {
+        Ok(_) => ExitCode::SUCCESS,
+        Err(error) => {
+            eprintln!("{error}");
+            ExitCode::FAILURE
+        }
+    }
 }
 
 fn run(arguments: &Arguments) -> Result<Stats, Error> {

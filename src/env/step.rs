@@ -12,7 +12,7 @@ use pulp::{Arch, Simd, WithSimd};
 use super::{Env, clip::ActionClip, mask::MaskParts};
 use crate::{
     components::{
-        Action, ActionMask, End, Episode, EpisodeStep, LastObservation, Observation, Reward, RowIndex, Slot, TickPlan,
+        Action, ActionMask, End, Episode, EpisodeStep, LastObservation, Observation, Reward, RowIndex, Slot, Threads, TickPlan,
         TickReport, Truncation,
     },
     data::{Data, finite},

@@ -8,7 +8,7 @@ use crate::{Folder, asset};
 fn refused(text: impl AsRef<[u8]>) -> String {
     let folder = Folder::new();
     let path = folder.write("run.ron", text);
-    let error = Registry::builtin().open(&path).err().expect("a wrong file");
+    let error = Registry::builtin().open(&path).expect_err("a wrong file");
     let message = error.to_string();
     assert!(message.contains(&format!("{}:", path.display())), "{message}");
     message.replace(&format!("{}:", path.display()), "")
@@ -88,7 +88,7 @@ fn weights_that_do_not_fit() {
     folder.write("cut.safetensors", "abc");
     for (name, part) in [("w", "tensor actor.0.weight: missing"), ("cut", "not a safetensors file")] {
         let text = format!("(env: \"cart_pole\",\n policy: Network(\n  weights: \"{name}.safetensors\"))");
-        let message = Registry::builtin().open(folder.write("run.ron", text)).err().unwrap().to_string();
+        let message = Registry::builtin().open(folder.write("run.ron", text)).unwrap_err().to_string();
         assert!(message.contains("run.ron:3:3: ") && message.contains(part), "{message}");
     }
 }
@@ -106,7 +106,7 @@ fn absurd_sizes_are_refused_before_anything_is_allocated() {
         assert_refused(&[(&format!("(env: \"acrobot\",\n collector: ({options}),\n {network})"), parts)]);
     }
     let mut registry = Registry::builtin();
-    let message = registry.max_memory(10_000).open(asset("cart_pole.ron")).err().unwrap().to_string();
+    let message = registry.max_memory(10_000).open(asset("cart_pole.ron")).unwrap_err().to_string();
     assert!(message.contains("at most 10000 bytes"), "{message}");
 }
 
@@ -122,7 +122,7 @@ fn files_that_are_no_text() {
     let deep = refused(format!("(env: \"cart_pole\", policy: {}", "Some(".repeat(100_000)));
     assert!(deep.starts_with("1:"), "{deep}");
     let folder = Folder::new();
-    let missing = Registry::builtin().open(folder.0.join("none.ron")).err().unwrap();
+    let missing = Registry::builtin().open(folder.0.join("none.ron")).unwrap_err();
     assert!(matches!(&missing, Error::Io { path, .. } if path.ends_with("none.ron")), "{missing}");
     assert!(matches!(Registry::builtin().open(&folder.0), Err(Error::Io { .. })));
 }
