@@ -7,6 +7,7 @@ mod chunks;
 mod column;
 mod pieces;
 mod pool;
+mod ready;
 mod record;
 mod report;
 mod select;
