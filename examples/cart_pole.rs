@@ -50,8 +50,8 @@ struct Args {
 const TICKS: usize = 32;
 /// Episodes of a trial and of the evaluation.
 const EPISODES: usize = 100;
-/// Batches between two trials.
-const TRIAL_EVERY: u64 = 20;
+/// Frames between two trials.
+const TRIAL_EVERY: u64 = 5_000;
 /// Mean return of a good trial.
 const GOOD: f32 = 490.0;
 
@@ -65,7 +65,7 @@ fn run(args: &Args, stop: &AtomicBool) -> Result<Option<f32>> {
         return Ok(None);
     }
     let saved = Weights::load(args.out.join("policy.safetensors"))?;
-    let mean = learner::evaluate::<CartPole>(args.policy().weights(saved), EPISODES, args.seed + 1)?;
+    let mean = learner::evaluate::<CartPole>(args.policy().weights(saved), EPISODES, args.seed.wrapping_add(1))?;
     println!("evaluation mean return: {mean:.1}");
     Ok(Some(mean))
 }
@@ -86,7 +86,7 @@ fn train(args: &Args, stop: &AtomicBool) -> Result<u64> {
     let mut ppo = Ppo::new::<CartPole>(args.network(), &published.latest().1, config)?;
     let mut curve = Curve::new("PPO on CartPole-v1");
     let progress = Progress::new(total);
-    let mut good_trials = 0;
+    let (mut next_trial, mut good_trials) = (TRIAL_EVERY, 0);
 
     for batch in &mut collector {
         let weights = ppo.update(&batch?, 1.0 - progress.done())?;
@@ -94,8 +94,9 @@ fn train(args: &Args, stop: &AtomicBool) -> Result<u64> {
         let stats = monitor.stats();
         progress.show(&stats, version);
         curve.train(&stats);
-        if stats.batches % TRIAL_EVERY == 0 {
-            let seed = args.seed + (stats.batches << 32);
+        if stats.frames >= next_trial {
+            next_trial += TRIAL_EVERY;
+            let seed = args.seed.wrapping_add(version << 32);
             let mean = learner::evaluate::<CartPole>(args.policy().weights(weights), EPISODES, seed)?;
             progress.print(&format!("{} frames: mean return {mean:.1} in a trial", stats.frames));
             curve.trial(&stats, mean);
@@ -117,5 +118,36 @@ impl Args {
 
     fn policy(&self) -> Policy<CartPole> {
         Policy::network(self.network()).backend(self.backend).seed(self.seed)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn args(name: &str) -> Args {
+        let out = std::env::temp_dir().join(format!("gleaner-cart-pole-{name}-{}", std::process::id()));
+        Args { backend: Backend::Cpu, seed: 1, rows: 8, frames: 100_000, quick: true, out }
+    }
+
+    #[test]
+    fn a_quick_run_beats_chance_and_leaves_its_files() {
+        let args = args("quick");
+        let mean = run(&args, &AtomicBool::new(false)).unwrap().unwrap();
+        // Random actions give 20 to 25.
+        assert!(mean.is_finite() && mean > 50.0, "{mean}");
+        let picture = std::fs::read(args.out.join("learning_curve.png")).unwrap();
+        assert!(picture.starts_with(b"\x89PNG"));
+        assert!(args.out.join("policy.safetensors").exists());
+        std::fs::remove_dir_all(args.out).unwrap();
+    }
+
+    #[test]
+    fn a_stopped_run_keeps_what_there_is() {
+        let args = args("stopped");
+        assert_eq!(run(&args, &AtomicBool::new(true)).unwrap(), None);
+        assert!(args.out.join("learning_curve.png").exists());
+        Weights::load(args.out.join("policy.safetensors")).unwrap();
+        std::fs::remove_dir_all(args.out).unwrap();
     }
 }

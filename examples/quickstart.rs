@@ -23,3 +23,8 @@ fn main() -> Result<(), Error> {
     println!("{:#?}", collector.stats());
     Ok(())
 }
+
+#[test]
+fn runs() {
+    main().unwrap();
+}

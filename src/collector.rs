@@ -9,32 +9,16 @@ use crate::{
     config::{CollectorConfig, TrajFormat},
     drive::Drive,
     env::Stepper,
-    error::{BoxError, Error},
+    error::Error,
+    hooks::Hooks,
     policy::Evaluator,
     rollout::{Assembly, Batch, Block},
-    stats::{Counters, Monitor, Stats},
+    stats::{Monitor, Stats},
     task::Task,
     weights::WeightsHandle,
 };
 
 pub(crate) use crate::drive::build;
-
-type PreHook = Box<dyn FnMut() -> Result<(), BoxError> + Send>;
-type PostHook<T> = Box<dyn FnMut(&Batch<T>) -> Result<(), BoxError> + Send>;
-type PostProcess<T> = Box<dyn FnMut(Batch<T>) -> Result<Batch<T>, BoxError> + Send>;
-
-/// User code around a batch.
-pub(crate) struct Hooks<T: Task> {
-    pub pre_collect: Option<PreHook>,
-    pub post_collect: Option<PostHook<T>>,
-    pub post_process: Option<PostProcess<T>>,
-}
-
-impl<T: Task> Default for Hooks<T> {
-    fn default() -> Self {
-        Self { pre_collect: None, post_collect: None, post_process: None }
-    }
-}
 
 /// Which rows a call is about.
 #[derive(Clone, Copy, Debug)]
@@ -59,8 +43,9 @@ pub struct Memory {
 }
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-enum State {
+pub(crate) enum State {
     Ready,
+    /// The budget is used up.
     Finished,
     Shut,
 }
@@ -92,8 +77,10 @@ pub struct Collector<T: Task> {
     pub(crate) assembly: Option<Assembly<T>>,
     pub(crate) weights: Option<WeightsHandle>,
     pub(crate) evaluator: Option<Evaluator<T>>,
+    /// The same, as batches share it.
+    critic: Option<Arc<dyn Critic<T>>>,
     pub(crate) entities: Vec<Entity>,
-    state: State,
+    pub(crate) state: State,
 }
 
 impl<T: Task> Collector<T> {
@@ -107,7 +94,8 @@ impl<T: Task> Collector<T> {
         entities: Vec<Entity>,
     ) -> Self {
         let assembly = config.trajs_per_batch.map(|_| Assembly::new(&drive.specs));
-        Self { drive, config, stepper, hooks, assembly, weights, evaluator, entities, state: State::Ready }
+        let critic = evaluator.clone().map(|evaluator| Arc::new(evaluator) as Arc<dyn Critic<T>>);
+        Self { drive, config, stepper, hooks, assembly, weights, evaluator, critic, entities, state: State::Ready }
     }
 
     /// Rows.
@@ -125,9 +113,9 @@ impl<T: Task> Collector<T> {
         self.config.effective_frames_per_batch()
     }
 
-    /// Number of the worker that this collector is; none inline.
+    /// Number of the worker that this collector is; none inline. See [`CollectorConfig::worker`].
     pub fn worker(&self) -> Option<u32> {
-        None
+        self.config.worker.map(u32::from)
     }
 
     /// Batches of the whole budget; none for an endless collector and in trajectory mode, where the number depends on
@@ -193,21 +181,6 @@ impl<T: Task> Collector<T> {
         }
     }
 
-    /// Replaces the hook before each rollout.
-    pub fn set_pre_collect(&mut self, hook: impl FnMut() -> Result<(), BoxError> + Send + 'static) {
-        self.hooks.pre_collect = Some(Box::new(hook));
-    }
-
-    /// Replaces the hook after each batch.
-    pub fn set_post_collect(&mut self, hook: impl FnMut(&Batch<T>) -> Result<(), BoxError> + Send + 'static) {
-        self.hooks.post_collect = Some(Box::new(hook));
-    }
-
-    /// Replaces the post-processing of each batch.
-    pub fn set_post_process(&mut self, process: impl FnMut(Batch<T>) -> Result<Batch<T>, BoxError> + Send + 'static) {
-        self.hooks.post_process = Some(Box::new(process));
-    }
-
     /// One rollout outside iteration, on the same budget and ledger. Errors: [`Error::State`] in trajectory mode, after
     /// the end of the budget and after shutdown.
     pub fn rollout(&mut self) -> Result<Batch<T>, Error> {
@@ -224,48 +197,6 @@ impl<T: Task> Collector<T> {
         self.deliver(batch).inspect_err(|error| self.shutdown_after(error))
     }
 
-    /// Ends the collection: frames that no batch holds are discarded and counted. May be called any number of times;
-    /// iteration then yields nothing.
-    pub fn shutdown(&mut self) {
-        self.state = State::Shut;
-        self.drive.abandon();
-        if let Some(assembly) = &mut self.assembly {
-            assembly.clear();
-        }
-        let mut ledger = self.drive.monitor.ledger();
-        ledger.counters.discarded.shutdown += std::mem::take(&mut ledger.in_flight);
-        ledger.pending = 0;
-    }
-
-    fn shutdown_after(&mut self, error: &Error) {
-        if !matches!(error, Error::ArenasHeld { .. }) {
-            self.shutdown();
-        }
-    }
-
-    /// The cumulative counters, to be given to [`load_counters`](Self::load_counters) of another collector. Frames that
-    /// no batch holds count as discarded there: their episodes are not saved.
-    pub fn counters(&self) -> Counters {
-        let ledger = self.drive.monitor.ledger();
-        let mut counters = ledger.counters;
-        counters.discarded.shutdown += ledger.in_flight;
-        counters
-    }
-
-    /// Goes on from the counters of another collector: budget, warm-up, batch numbers and trajectory ids continue.
-    /// Errors: [`Error::State`] once this collector has stepped a frame.
-    pub fn load_counters(&mut self, counters: &Counters) -> Result<(), Error> {
-        let mut ledger = self.drive.monitor.ledger();
-        if ledger.counters.stepped_frames > 0 {
-            let problem = "frames were stepped already; legal: before the first rollout".into();
-            return Err(Error::State { call: "load_counters", problem });
-        }
-        ledger.counters = *counters;
-        drop(ledger);
-        self.drive.renumber(counters.trajectory_serial, &self.entities);
-        Ok(())
-    }
-
     /// Ticks that the budget allows for the next rollout, at most a horizon.
     fn ticks_left(&self) -> usize {
         let left = self.frames_left().div_ceil(self.config.rows as u64);
@@ -279,11 +210,21 @@ impl<T: Task> Collector<T> {
 
     /// Steps one rollout and returns its block.
     fn roll(&mut self) -> Result<Box<Block<T>>, Error> {
+        // The arena first: a call that finds none is made again, and the hook belongs to a rollout.
+        let block = self.drive.pool.take()?;
+        if let Err(error) = self.prepare() {
+            self.drive.pool.give_back(block);
+            return Err(error);
+        }
+        let (ticks, left) = (self.ticks_left(), self.frames_left());
+        self.drive.roll(&self.config, block, ticks, left)
+    }
+
+    fn prepare(&mut self) -> Result<(), Error> {
         if let Some(hook) = &mut self.hooks.pre_collect {
             hook().map_err(|source| Error::Hook { hook: "pre_collect", source })?;
         }
-        let (ticks, left) = (self.ticks_left(), self.frames_left());
-        self.drive.roll(&self.config, ticks, left)
+        self.drive.adopt_weights()
     }
 
     fn fixed_batch(&mut self) -> Result<Batch<T>, Error> {
@@ -296,8 +237,7 @@ impl<T: Task> Collector<T> {
 
     fn wrap(&self, block: Box<Block<T>>) -> Batch<T> {
         let index = self.drive.monitor.ledger().counters.batches;
-        let critic = self.evaluator.clone().map(|evaluator| Arc::new(evaluator) as Arc<dyn Critic<T>>);
-        Batch::new(block, self.drive.specs.clone(), critic, Some(self.drive.pool.clone()), index)
+        Batch::new(block, self.drive.specs.clone(), self.critic.clone(), Some(self.drive.pool.clone()), index)
     }
 
     /// Rolls until a batch of whole trajectories is complete; at the end of the budget what is left, then none.
@@ -322,33 +262,6 @@ impl<T: Task> Collector<T> {
         Ok(Some(self.wrap(block)))
     }
 
-    /// Counts the batch and shows it to user code.
-    fn deliver(&mut self, batch: Batch<T>) -> Result<Batch<T>, Error> {
-        let frames = batch.frames() as u64;
-        {
-            let mut ledger = self.drive.monitor.ledger();
-            ledger.counters.frames += frames;
-            ledger.counters.batches += 1;
-            ledger.in_flight -= frames;
-        }
-        let lose = |lost| self.drive.monitor.ledger().counters.discarded.post_processing += lost;
-        let batch = match &mut self.hooks.post_process {
-            Some(process) => {
-                let processed = process(batch);
-                lose(frames.saturating_sub(processed.as_ref().map_or(0, |batch| batch.frames() as u64)));
-                processed.map_err(|source| Error::Hook { hook: "post_process", source })?
-            }
-            None => batch,
-        };
-        if let Some(hook) = &mut self.hooks.post_collect
-            && let Err(source) = hook(&batch)
-        {
-            lose(frames.min(batch.frames() as u64));
-            return Err(Error::Hook { hook: "post_collect", source });
-        }
-        Ok(batch)
-    }
-
     fn poll(&mut self) -> Result<Option<Batch<T>>, Error> {
         let batch = if self.assembly.is_some() {
             self.trajectory_batch()?
@@ -358,16 +271,6 @@ impl<T: Task> Collector<T> {
             None
         };
         batch.map(|batch| self.deliver(batch)).transpose()
-    }
-
-    /// The budget is used up: what is in flight belongs to episodes that never end.
-    fn finish(&mut self) {
-        self.state = State::Finished;
-        if let Some(assembly) = &mut self.assembly {
-            assembly.clear();
-        }
-        let mut ledger = self.drive.monitor.ledger();
-        ledger.counters.discarded.shutdown += std::mem::take(&mut ledger.in_flight);
     }
 }
 

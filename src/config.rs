@@ -3,11 +3,12 @@
 use bevy_ecs::prelude::*;
 
 use crate::{
-    collector::{Collector, Hooks, build},
+    collector::{Collector, build},
     components::Parallelism,
     data::Data,
     env::{BatchEnv, BatchStepper, Env, RowContext, RowStepper, Stepper},
     error::{BoxError, Error},
+    hooks::Hooks,
     policy::{Exploration, Policy},
     rollout::{Batch, Columns, RewardTransform},
     schedule::Executor,
@@ -56,6 +57,9 @@ pub struct CollectorConfig {
     pub threads: usize,
     /// What runs the systems of a tick. Default: single-threaded.
     pub executor: Executor,
+    /// Number of this collector among several whose data are put together: it is in trajectory ids, errors and what
+    /// factories know. Default: none, and ids as of worker 0.
+    pub worker: Option<u16>,
     /// Batches that may be alive at once. Default: 8.
     pub max_arenas: usize,
     /// How recorded rewards are made from the environment's. Default: as they are.
@@ -87,6 +91,7 @@ impl Default for CollectorConfig {
             seed: 0,
             threads: 1,
             executor: Executor::SingleThreaded,
+            worker: None,
             max_arenas: 8,
             reward: RewardTransform::default(),
             record_distribution: false,
@@ -178,6 +183,7 @@ pub struct CollectorBuilder<T: Task, S> {
     hooks: Hooks<T>,
     extras: Vec<Extra>,
     setup: Vec<Box<dyn FnOnce(&mut World, &mut Schedule)>>,
+    max_memory: usize,
 }
 
 pub(crate) type Extra = Box<dyn FnOnce(&mut Columns, &mut World) + Send>;
@@ -246,6 +252,7 @@ impl<T: Task, S: Stepper<T> + 'static> CollectorBuilder<T, S> {
             hooks: Hooks::default(),
             extras: Vec::new(),
             setup: Vec::new(),
+            max_memory: MAX_ROLLOUT_BYTES,
         }
     }
 
@@ -290,6 +297,8 @@ impl<T: Task, S: Stepper<T> + 'static> CollectorBuilder<T, S> {
         threads: usize => threads;
         /// See [`CollectorConfig::executor`].
         executor: Executor => executor;
+        /// See [`CollectorConfig::worker`].
+        worker: u16 => Some(worker);
         /// See [`CollectorConfig::max_arenas`].
         max_arenas: usize => max_arenas;
         /// See [`CollectorConfig::reward`].
@@ -315,6 +324,14 @@ impl<T: Task, S: Stepper<T> + 'static> CollectorBuilder<T, S> {
     #[must_use]
     pub fn setup(mut self, setup: impl FnOnce(&mut World, &mut Schedule) + 'static) -> Self {
         self.setup.push(Box::new(setup));
+        self
+    }
+
+    /// Bytes that rows, one rollout and the networks may need together, as reckoned before any is allocated. Default:
+    /// [`MAX_ROLLOUT_BYTES`].
+    #[must_use]
+    pub fn max_memory(mut self, bytes: usize) -> Self {
+        self.max_memory = bytes;
         self
     }
 
@@ -344,8 +361,8 @@ impl<T: Task, S: Stepper<T> + 'static> CollectorBuilder<T, S> {
 
     /// Checks everything and builds the collector. All wrong options are reported at once.
     pub fn build(self) -> Result<Collector<T>, Error> {
-        let Self { config, policy, stepper, hooks, extras, setup } = self;
+        let Self { config, policy, stepper, hooks, extras, setup, max_memory } = self;
         config.check()?;
-        build(config, policy, Box::new(stepper), hooks, extras, setup)
+        build(config, policy, Box::new(stepper), hooks, extras, setup, max_memory)
     }
 }

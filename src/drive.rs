@@ -5,15 +5,19 @@ use std::sync::Arc;
 use bevy_ecs::{prelude::*, schedule::LogLevel};
 
 use crate::{
-    collector::{Collector, Hooks},
-    components::{ColumnSpec, EpisodeReturn, Observation, RowIndex, Slot, TickPlan, TickReport, TrajectoryId, Weights},
-    config::{CollectorConfig, Extra, MAX_ROLLOUT_BYTES},
+    collector::Collector,
+    components::{
+        ColumnSpec, EpisodeReturn, Observation, RowIndex, Slot, Threads, TickPlan, TickReport, TrajectoryId, Weights,
+    },
+    config::{CollectorConfig, Extra},
     env::{Spawn, Stepper},
     error::Error,
+    hooks::Hooks,
+    memory,
     plugin::{self, TaskParts},
-    policy::{Actor, Policy, RunningNorm},
+    policy::{Actor, Policy, RunningNorm, plan::Plan},
     rollout::{ArenaPool, Assembly, Block, Columns, Rollout, RolloutSlot, TrajectoryPool, in_order},
-    schedule::{Collect, CollectSystems},
+    schedule::{Collect, CollectSystems, Executor},
     seed::Seed,
     stats::{Fixed, Monitor},
     task::{Task, check_spaces},
@@ -24,12 +28,13 @@ use crate::{
 pub(crate) struct Drive<T: Task> {
     pub world: World,
     pub schedule: Schedule,
-    threads: Option<rayon::ThreadPool>,
+    threads: Option<Arc<rayon::ThreadPool>>,
     pub pool: ArenaPool<T>,
     pub specs: Arc<[ColumnSpec]>,
     pub monitor: Monitor,
     pub rows: Vec<RowIndex>,
     slots: QueryState<&'static Slot, With<Observation<T>>>,
+    returns: QueryState<&'static EpisodeReturn, With<Observation<T>>>,
 }
 
 /// Builds a collector from checked options.
@@ -40,6 +45,7 @@ pub(crate) fn build<T: Task>(
     hooks: Hooks<T>,
     extras: Vec<Extra>,
     setup: Vec<Box<dyn FnOnce(&mut World, &mut Schedule)>>,
+    max_memory: usize,
 ) -> Result<Collector<T>, Error> {
     check_spaces::<T>()?;
     let (asked, effective) = (config.frames_per_batch.unwrap_or(0), config.effective_frames_per_batch());
@@ -51,10 +57,12 @@ pub(crate) fn build<T: Task>(
     // Conflicts among gleaner's own systems are errors; a host's systems only warn.
     let ambiguity = if setup.is_empty() { LogLevel::Error } else { LogLevel::Warn };
     let mut schedule = Collect::base_schedule(config.executor, ambiguity);
+    let plan = policy.plan()?;
+    let columns = columns::<T>(&mut world, &config, plan.as_ref(), extras)?;
+    let specs: Arc<[ColumnSpec]> = columns.specs.clone().into();
+    memory::check::<T>(&config, &specs, plan.as_ref(), max_memory)?;
     let (actor, initial) =
         Actor::open(policy, config.exploration, config.rows, config.threads, config.record_distribution)?;
-    let columns = columns(&mut world, &config, &actor, extras)?;
-    let specs: Arc<[ColumnSpec]> = columns.specs.clone().into();
     let monitor = Monitor::new(Fixed {
         requested_frames_per_batch: effective as u64,
         total_frames: config.total_frames,
@@ -65,7 +73,8 @@ pub(crate) fn build<T: Task>(
     let weights = weights(&actor, initial)?;
     let limit = [config.max_frames_per_traj, stepper.time_limit()].into_iter().flatten().min().unwrap_or(u32::MAX);
     let shared = shared(&config, &actor);
-    let rollout = Rollout::new(columns, config.reward, monitor.clone(), TrajectoryPool::new(config.episode_events));
+    let mut rollout = Rollout::new(columns, config.reward, monitor.clone(), TrajectoryPool::new(config.episode_events));
+    rollout.worker = config.worker.unwrap_or(0);
     plugin::install_parts(
         &mut world,
         &mut schedule,
@@ -77,26 +86,35 @@ pub(crate) fn build<T: Task>(
             infer: CollectSystems::Infer,
         },
     );
-    let spawn = Spawn { first_row: 0, rows: config.rows as u32, seed: Seed(config.seed), worker: None, limit };
+    let spawn = Spawn {
+        first_row: 0,
+        rows: config.rows as u32,
+        seed: Seed(config.seed),
+        worker: config.worker.map(u32::from),
+        limit,
+    };
     let entities = stepper.install(&mut world, &mut schedule, &spawn)?;
     for change in setup {
         change(&mut world, &mut schedule);
     }
     schedule.initialize(&mut world).map_err(|error| plugin::schedule_error(&error, &schedule, &world))?;
+    let threads = threads(config.threads, shared)?;
+    if config.executor == Executor::MultiThreaded
+        && let Some(pool) = &threads
+    {
+        world.insert_resource(Threads(pool.clone()));
+    }
     let mut drive = Drive {
         slots: world.query_filtered(),
+        returns: world.query_filtered(),
         rows: (0..config.rows as u32).map(RowIndex).collect(),
         pool: ArenaPool::new(specs.len(), config.max_arenas),
-        threads: threads(config.threads, shared)?,
+        threads,
         world,
         schedule,
         specs,
         monitor,
     };
-    if drive.rollout_bytes(config.rows, config.horizon()) > MAX_ROLLOUT_BYTES {
-        let legal = format!("a rollout of at most {MAX_ROLLOUT_BYTES} bytes");
-        return Err(Error::config("frames_per_batch", effective, legal));
-    }
     drive.renumber(0, &entities);
     Ok(Collector::new(drive, config, stepper, hooks, evaluator, weights, entities))
 }
@@ -104,11 +122,11 @@ pub(crate) fn build<T: Task>(
 fn columns<T: Task>(
     world: &mut World,
     config: &CollectorConfig,
-    actor: &Actor<T>,
+    plan: Option<&Plan>,
     extras: Vec<Extra>,
 ) -> Result<Columns, Error> {
-    let mut columns = Columns::of::<T>(world, actor.plan().is_some());
-    match actor.plan() {
+    let mut columns = Columns::of::<T>(world, plan.is_some());
+    match plan {
         Some(plan) if config.record_distribution => {
             for (spec, source) in crate::policy::params_columns::<T>(world, plan.head) {
                 columns.add(spec, Some(source));
@@ -140,22 +158,20 @@ fn shared<T: Task>(config: &CollectorConfig, actor: &Actor<T>) -> bool {
 
 /// The threads of a collector; none if the calling thread does everything: entering a pool wakes one of its threads,
 /// which costs more than a rollout of a few rows.
-fn threads(threads: usize, shared: bool) -> Result<Option<rayon::ThreadPool>, Error> {
+fn threads(threads: usize, shared: bool) -> Result<Option<Arc<rayon::ThreadPool>>, Error> {
     if !shared {
         return Ok(None);
     }
     let pool = rayon::ThreadPoolBuilder::new().num_threads(threads).thread_name(|i| format!("gleaner-{i}"));
     let built =
         pool.build().map_err(|source| Error::config("threads", threads, format!("what the system allows: {source}")));
-    built.map(Some)
+    built.map(|pool| Some(Arc::new(pool)))
 }
 
 impl<T: Task> Drive<T> {
     /// Bytes of a rollout's columns.
     pub(crate) fn rollout_bytes(&self, rows: usize, ticks: usize) -> usize {
-        let frame: usize = self.specs.iter().map(|spec| spec.stride).sum();
-        let slots = rows.saturating_mul(ticks);
-        frame.saturating_mul(slots).saturating_add(rows.saturating_mul(size_of::<T::Observation>()))
+        memory::rollout_bytes::<T>(&self.specs, rows, ticks)
     }
 
     pub(crate) fn rollout(&mut self) -> Option<Mut<'_, RolloutSlot<T>>> {
@@ -163,9 +179,13 @@ impl<T: Task> Drive<T> {
     }
 
     /// Runs `ticks` ticks, of which the last steps only as many rows as `left` frames allow.
-    pub(crate) fn roll(&mut self, config: &CollectorConfig, ticks: usize, left: u64) -> Result<Box<Block<T>>, Error> {
-        let block = self.pool.take()?;
-        self.adopt_weights()?;
+    pub(crate) fn roll(
+        &mut self,
+        config: &CollectorConfig,
+        block: Box<Block<T>>,
+        ticks: usize,
+        left: u64,
+    ) -> Result<Box<Block<T>>, Error> {
         self.begin(block, ticks);
         let stepped = self.monitor.ledger().counters.stepped_frames;
         let schedule = TickSchedule {
@@ -196,14 +216,14 @@ impl<T: Task> Drive<T> {
     }
 
     /// Weights published since the last tick act in the first frame.
-    fn adopt_weights(&mut self) -> Result<(), Error> {
+    pub(crate) fn adopt_weights(&mut self) -> Result<(), Error> {
         plugin::adopt_now::<T>(&mut self.world);
         self.world.resource_mut::<TickReport<T>>().take_error().map_or(Ok(()), Err)
     }
 
     fn report_running_return(&mut self) {
-        let mut query = self.world.query_filtered::<&EpisodeReturn, With<Observation<T>>>();
-        let (sum, count) = query.iter(&self.world).fold((0.0, 0), |(sum, n), total| (sum + f64::from(total.0), n + 1));
+        let returns = self.returns.iter(&self.world);
+        let (sum, count) = returns.fold((0.0, 0), |(sum, n), total| (sum + f64::from(total.0), n + 1));
         let mean = (count > 0).then(|| (sum / f64::from(count)) as f32);
         self.monitor.ledger().set_running_return(mean);
     }

@@ -74,6 +74,20 @@ pub enum Error {
         /// Master seed.
         seed: u64,
     },
+    /// An environment forbids every action, so that no policy can go on.
+    #[error(
+        "the mask allows no action: {mask} (row {row}, episode {episode}, step {step}); legal: at least one entry that is not 0"
+    )]
+    NoLegalAction {
+        /// The mask.
+        mask: String,
+        /// The row's global number.
+        row: u32,
+        /// Episode of the row.
+        episode: u32,
+        /// Step of the coming frame.
+        step: u32,
+    },
     /// A row's factory failed.
     #[error("the factory of row {row} failed: {source}")]
     Factory {

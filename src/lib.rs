@@ -1,4 +1,16 @@
-//! gleaner
+#![doc = include_str!("../README.md")]
+//!
+//! # Where things are
+//!
+//! `vocabulary ← services ← organs ← assembly`: left never imports right, and organs never import each other; they meet
+//! in [`components`].
+//!
+//! | | |
+//! |---|---|
+//! | vocabulary | [`data`], [`space`], [`seed`], [`math`], [`task`], [`error`], [`schedule`], [`components`] |
+//! | services | [`stats`], `gpu` |
+//! | organs | [`env`], [`policy`], [`rollout`], [`weights`] |
+//! | assembly | [`config`], [`collector`], [`host`] |
 
 extern crate self as gleaner;
 
@@ -11,18 +23,25 @@ pub mod config;
 pub mod data;
 mod drive;
 pub mod env;
+pub mod erased;
 pub mod error;
 #[cfg(feature = "gpu")]
 pub mod gpu;
+mod hooks;
 pub mod host;
 pub mod math;
+mod memory;
 mod plugin;
 pub mod policy;
 pub mod prelude;
+pub mod registry;
 mod restart;
 pub mod rollout;
+mod ron_file;
+pub mod run;
 pub mod schedule;
 pub mod seed;
+mod shutdown;
 pub mod space;
 pub mod stats;
 pub mod task;

@@ -9,7 +9,7 @@ use crate::{
     error::Error,
     policy::{self, Actor},
     rollout::{self, Rollout, RolloutSlot},
-    schedule::CollectSystems,
+    schedule::{CollectSystems, TaskSystems},
     task::Task,
     weights::{self, WeightsHandle, WeightsSource},
 };
@@ -26,6 +26,7 @@ pub(crate) struct TaskParts<T: Task> {
 
 /// Adds a task's resources, policy entity and stages. The Step stage is the environments' or the host's.
 pub(crate) fn install_parts<T: Task>(world: &mut World, schedule: &mut Schedule, parts: TaskParts<T>) {
+    let own = TaskSystems::of::<T>();
     let TaskParts { actor, weights, rollout, parallelism, infer } = parts;
     let (hosted, publishes) = (actor.is_system(), weights.is_some());
     let normalises = actor.normalization().is_some();
@@ -38,24 +39,26 @@ pub(crate) fn install_parts<T: Task>(world: &mut World, schedule: &mut Schedule,
     world.insert_resource(TickReport::<T>::default());
     world.insert_resource(RolloutSlot(Some(Box::new(rollout))));
     if normalises {
-        schedule.add_systems(policy::observe::<T>.in_set(infer).before(policy::infer::<T>));
+        schedule.add_systems(policy::observe::<T>.in_set(own).in_set(infer).before(policy::infer::<T>));
     }
     // Only stages that have something to do: a system costs 40 ns a tick.
     if hosted {
-        let check = policy::check_host_actions::<T>.after(CollectSystems::Infer).before(CollectSystems::Step);
+        let check =
+            policy::check_host_actions::<T>.after(CollectSystems::Infer).before(CollectSystems::Step).in_set(own);
         schedule.add_systems(check);
     } else {
-        schedule.add_systems(policy::infer::<T>.in_set(infer));
+        schedule.add_systems(policy::infer::<T>.in_set(own).in_set(infer));
     }
     if publishes {
         let sync = (weights::sync_weights::<T>, policy::adopt::<T>, weights::confirm_adoption::<T>);
-        schedule.add_systems(sync.chain().in_set(CollectSystems::SyncWeights));
+        schedule.add_systems(sync.chain().in_set(own).in_set(CollectSystems::SyncWeights));
     }
-    schedule.add_systems((
+    let stages = (
         rollout::record::<T>.in_set(CollectSystems::Record),
         rollout::assemble::<T>.in_set(CollectSystems::Assemble),
         rollout::report::<T>.in_set(CollectSystems::Report),
-    ));
+    );
+    schedule.add_systems(stages.in_set(own));
 }
 
 /// Adopts weights that were published since the last tick.

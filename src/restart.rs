@@ -18,7 +18,7 @@ use crate::{
 impl<T: Task> Collector<T> {
     /// Ends the episodes of `rows`, truncated by a forced reset, and starts new ones under new ids. Frames of theirs
     /// that wait for a batch of whole trajectories are discarded and counted. Errors: a row that does not exist; what
-    /// `reset` of the environment gives.
+    /// `reset` of the environment gives, after a clean shutdown.
     pub fn reset(&mut self, rows: Rows<'_>) -> Result<(), Error> {
         let slots = self.slots(rows)?;
         self.cut(&slots);
@@ -117,7 +117,8 @@ impl<T: Task> Collector<T> {
 
     fn restart_rows(&mut self, slots: &[(u32, RowIndex)]) -> Result<(), Error> {
         let entities: Vec<Entity> = slots.iter().map(|(slot, _)| self.entities[*slot as usize]).collect();
-        self.stepper.restart(&mut self.drive.world, &entities)
+        // Rows that did not start have no first observation to go on from.
+        self.stepper.restart(&mut self.drive.world, &entities).inspect_err(|_| self.shutdown())
     }
 }
 

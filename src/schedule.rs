@@ -1,5 +1,7 @@
 //! The tick: one schedule, its stages as sets.
 
+use std::any::TypeId;
+
 use bevy_ecs::{
     prelude::*,
     schedule::{LogLevel, MultiThreadedExecutor, ScheduleBuildSettings, ScheduleLabel, SingleThreadedExecutor},
@@ -42,6 +44,18 @@ pub enum CollectSystems {
     Report,
     /// Policies choose actions for rows that a host owns.
     Respond,
+}
+
+/// All of gleaner's systems of one task. Tasks share components such as `Reward`, but no row: their systems touch
+/// different entities, so their order among each other does not matter.
+#[derive(SystemSet, Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub struct TaskSystems(TypeId);
+
+impl TaskSystems {
+    /// The systems of task `T`.
+    pub fn of<T: 'static>() -> Self {
+        Self(TypeId::of::<T>())
+    }
 }
 
 impl Collect {

@@ -244,6 +244,39 @@ fn h12_a_tick_inside_a_hosts_schedule_finishes() {
 }
 
 #[test]
+fn several_tasks_of_gleaners_own_share_a_world() {
+    let mut world = World::new();
+    let config = || HostConfig { ticks_per_batch: 16, seed: 4, ..HostConfig::default() };
+    HostBuilder::<CartPole>::environments(9, Policy::random()).config(config()).install(&mut world).expect("legal");
+    HostBuilder::<Pendulum>::environments(5, Policy::random()).config(config()).install(&mut world).expect("legal");
+    // No system's order is left to chance.
+    let mut schedules = world.resource_mut::<bevy_ecs::schedule::Schedules>();
+    let mut schedule = schedules.remove(Collect).expect("installed");
+    schedule.set_build_settings(bevy_ecs::schedule::ScheduleBuildSettings {
+        ambiguity_detection: bevy_ecs::schedule::LogLevel::Error,
+        ..Default::default()
+    });
+    schedule.initialize(&mut world).expect("no ambiguity");
+    world.add_schedule(schedule);
+    for _ in 0..48 {
+        world.run_schedule(Collect);
+    }
+    // The same data as a collector of its own.
+    let mut alone = Collector::<CartPole>::builder().rows(9).frames_per_batch(9 * 16).seed(4).build().expect("builds");
+    for _ in 0..3 {
+        let batch = world.resource_mut::<Batches<CartPole>>().pop().expect("three batches");
+        let twin = alone.next().expect("endless").expect("collects");
+        assert_eq!(batch.observations(), twin.observations());
+        assert_eq!(batch.actions(), twin.actions());
+        assert_eq!((batch.ends(), batch.trajectory_ids()), (twin.ends(), twin.trajectory_ids()));
+        let other = world.resource_mut::<Batches<Pendulum>>().pop().expect("three batches");
+        assert_eq!(other.frames(), 5 * 16);
+    }
+    let stats = world.resource::<Batches<Pendulum>>().stats();
+    assert_eq!((stats.stepped_frames, stats.frames), (5 * 48, 5 * 48));
+}
+
+#[test]
 fn wrong_options_are_all_named() {
     let config = HostConfig { ticks_per_batch: 0, max_arenas: 0, ..HostConfig::default() };
     let error = HostBuilder::<Tag>::new(Policy::random()).config(config).install(&mut World::new()).err();

@@ -52,17 +52,18 @@ impl Curve {
             .configure_mesh()
             .x_desc("frames")
             .y_desc("mean return")
+            .y_label_formatter(&|y| format!("{y:.0}"))
             .label_style(("sans-serif", 18))
             .axis_desc_style(("sans-serif", 22))
             .light_line_style(WHITE)
             .draw()?;
         chart
             .draw_series(LineSeries::new(self.training.iter().copied(), BLUE.stroke_width(2)))?
-            .label("training, last 100 episodes")
+            .label("training, mean of the last 100 episodes")
             .legend(|(x, y)| PathElement::new([(x, y), (x + 24, y)], BLUE.stroke_width(2)));
         chart
             .draw_series(self.trials.iter().map(|point| Circle::new(*point, 5, RED.filled())))?
-            .label("evaluation, most likely actions")
+            .label("trials of 100 episodes, most likely actions")
             .legend(|(x, y)| Circle::new((x + 12, y), 5, RED.filled()));
         chart
             .configure_series_labels()

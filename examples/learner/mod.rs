@@ -8,6 +8,7 @@ mod evaluate;
 mod gae;
 mod head;
 mod network;
+mod ops;
 mod optimizer;
 mod ppo;
 mod progress;

@@ -8,7 +8,7 @@ use gleaner::{
     prelude::*,
 };
 
-use super::{Result, head::Distribution};
+use super::{Result, head::Distribution, ops};
 
 /// An actor and a critic as a [`NetworkSpec`] describes them.
 pub struct ActorCritic {
@@ -61,7 +61,7 @@ impl ActorCritic {
         for (i, layer) in layers.iter().enumerate() {
             x = match layer {
                 Layer::Linear(_) => self.linear(&format!("{prefix}.{i}"), &x)?,
-                Layer::Tanh => x.tanh()?,
+                Layer::Tanh => ops::tanh(&x)?,
                 Layer::Relu => x.relu()?,
             };
         }
@@ -69,8 +69,7 @@ impl ActorCritic {
     }
 
     fn linear(&self, name: &str, x: &Tensor) -> candle_core::Result<Tensor> {
-        let weight = self.var(&format!("{name}.weight"))?;
-        x.matmul(&weight.t()?)?.broadcast_add(self.var(&format!("{name}.bias"))?)
+        ops::linear(x, self.var(&format!("{name}.weight"))?, self.var(&format!("{name}.bias"))?)
     }
 
     fn var(&self, name: &str) -> candle_core::Result<&Tensor> {

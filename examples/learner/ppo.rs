@@ -1,17 +1,16 @@
 //! Proximal policy optimisation with a clipped ratio (Schulman et al. 2017).
 
-use candle_core::{Device, Tensor};
-use gleaner::{
-    data::{Data, width},
-    prelude::*,
-    rollout::Layout,
-};
-
 use super::{
     Result,
     gae::{Columns, gae},
     network::ActorCritic,
     optimizer::Adam,
+};
+use candle_core::{Device, Tensor};
+use gleaner::{
+    data::{Data, width},
+    prelude::*,
+    rollout::Layout,
 };
 
 /// The defaults are Stable-Baselines3's for CartPole.
@@ -62,32 +61,32 @@ impl Ppo {
     }
 
     /// Learns from a time-major batch and returns the new weights. `remaining` is the part of the training still ahead,
-    /// 1 at its start: learning rate and clip fall with it.
+    /// 1 at its start: the learning rate falls with it.
     pub fn update<T: Task>(&mut self, batch: &Batch<T>, remaining: f64) -> Result<Weights> {
         let data = Experience::new(batch, &self.config)?;
         let parts = batch.frames().div_ceil(self.config.minibatch);
         for _ in 0..self.config.epochs {
             self.epochs_done += 1;
             for slots in batch.minibatches(parts, self.config.seed ^ self.epochs_done << 32) {
-                let loss = self.loss(&data.minibatch(batch, &slots)?)?;
+                let loss = loss(&self.network, &self.config, &data.minibatch(batch, &slots)?)?;
                 self.optimizer.step(&loss, self.config.learning_rate * remaining)?;
             }
         }
         self.network.weights()
     }
+}
 
-    fn loss(&self, data: &Minibatch) -> candle_core::Result<Tensor> {
-        let (distribution, values) = self.network.forward(&data.observations)?;
-        let ratio = (distribution.log_prob(&data.actions)? - &data.log_probs)?.exp()?;
-        let clipped = ratio.clamp(1.0 - self.config.clip, 1.0 + self.config.clip)?;
-        let gain = (ratio * &data.advantages)?.minimum(&(clipped * &data.advantages)?)?.mean(0)?;
-        let value_loss = (values - &data.returns)?.sqr()?.mean(0)?;
-        let loss = ((value_loss * self.config.value_coefficient)? - gain)?;
-        if self.config.entropy_coefficient == 0.0 {
-            return Ok(loss);
-        }
-        loss - (distribution.entropy()? * self.config.entropy_coefficient)?
+fn loss(network: &ActorCritic, config: &PpoConfig, data: &Minibatch) -> candle_core::Result<Tensor> {
+    let (distribution, values) = network.forward(&data.observations)?;
+    let ratio = (distribution.log_prob(&data.actions)? - &data.log_probs)?.exp()?;
+    let clipped = ratio.clamp(1.0 - config.clip, 1.0 + config.clip)?;
+    let gain = (ratio * &data.advantages)?.minimum(&(clipped * &data.advantages)?)?.mean(0)?;
+    let value_loss = (values - &data.returns)?.sqr()?.mean(0)?;
+    let loss = ((value_loss * config.value_coefficient)? - gain)?;
+    if config.entropy_coefficient == 0.0 {
+        return Ok(loss);
     }
+    loss - (distribution.entropy()? * config.entropy_coefficient)?
 }
 
 /// What PPO adds to a batch.
@@ -133,7 +132,7 @@ impl Experience {
 }
 
 /// `[slots, width]` floats.
-fn matrix<D: Data>(column: &[D], slots: &[usize]) -> candle_core::Result<Tensor> {
+pub fn matrix<D: Data>(column: &[D], slots: &[usize]) -> candle_core::Result<Tensor> {
     let width = width::<D>();
     let mut data = vec![0.0; slots.len() * width];
     for (slot, out) in slots.iter().zip(data.chunks_exact_mut(width)) {

@@ -8,7 +8,7 @@ pub struct Progress(ProgressBar);
 
 impl Progress {
     pub fn new(frames: u64) -> Self {
-        let style = ProgressStyle::with_template("{elapsed} {bar:30} {pos}/{len} frames, {per_sec:0} | {msg}");
+        let style = ProgressStyle::with_template("{elapsed} {wide_bar} {pos}/{len} frames, {per_sec:0} | {msg}");
         let bar = ProgressBar::new(frames);
         Self(match style {
             Ok(style) => bar.with_style(style),

@@ -17,6 +17,7 @@ pub use row::{
     Action, ActionMask, Episode, EpisodeReturn, EpisodeStep, LastObservation, LogProb, Masks, Observation, Reward,
     RowIndex, Slot, Value,
 };
+pub(crate) use tick::Threads;
 pub use tick::{Parallelism, TickPlan, TickReport};
 pub use trajectory::{Trajectory, TrajectoryId};
 pub use weights::{TensorSpec, WeightTensor, Weights};

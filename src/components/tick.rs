@@ -3,7 +3,7 @@
 use std::{
     marker::PhantomData,
     sync::{
-        Mutex,
+        Arc, Mutex,
         atomic::{AtomicU64, Ordering::Relaxed},
     },
 };
@@ -115,6 +115,21 @@ impl<T> TickReport<T> {
     pub fn take_error(&mut self) -> Option<Error> {
         *self.failed.get_mut() = false;
         self.error.get_mut().unwrap_or_else(|poisoned| poisoned.into_inner()).take().map(|(_, error)| error)
+    }
+}
+
+/// The collector's pool, for systems that bevy's own threads run. With the single-threaded executor the whole rollout
+/// runs inside the pool and this is absent.
+#[derive(Resource, Clone)]
+pub(crate) struct Threads(pub Arc<rayon::ThreadPool>);
+
+impl Threads {
+    /// Runs `work` on the pool, if there is one to enter.
+    pub(crate) fn enter(threads: Option<&Self>, work: impl FnOnce() + Send) {
+        match threads {
+            Some(threads) => threads.0.install(work),
+            None => work(),
+        }
     }
 }
 

@@ -10,6 +10,7 @@ use bevy_ecs::prelude::*;
 use super::{
     BatchEnv, BatchStep,
     clip::ActionClip,
+    mask::MaskParts,
     rows::{Spawn, Stepper, row_bundle},
     step::close_frame,
 };
@@ -20,7 +21,7 @@ use crate::{
     },
     data::{Data, finite},
     error::{Error, panic_message},
-    schedule::CollectSystems,
+    schedule::{CollectSystems, TaskSystems},
     seed::{Seed, Stream},
 };
 
@@ -37,6 +38,7 @@ pub(crate) struct BatchSim<S: BatchEnv> {
     /// Options of automatic resets.
     pub options: S::Options,
     limit: u32,
+    masks: MaskParts,
     clip: ActionClip,
     clipped: Vec<S::Action>,
     seed: Seed,
@@ -63,13 +65,14 @@ impl<S: BatchEnv> Stepper<S> for BatchStepper<S> {
             sim,
             options: self.options.clone(),
             limit: spawn.limit,
+            masks: MaskParts::of(&S::action_space()),
             clip: ActionClip::of::<S>(),
             clipped: Vec::new(),
             seed: spawn.seed,
             worker: spawn.worker.unwrap_or(0),
         });
         let entities: Vec<Entity> = (0..spawn.rows).map(|i| world.spawn(row_bundle::<S>(spawn, i)).id()).collect();
-        schedule.add_systems(step_batch::<S>.in_set(CollectSystems::Step));
+        schedule.add_systems(step_batch::<S>.in_set(TaskSystems::of::<S>()).in_set(CollectSystems::Step));
         self.restart(world, &entities)?;
         Ok(entities)
     }
@@ -82,7 +85,7 @@ impl<S: BatchEnv> Stepper<S> for BatchStepper<S> {
         let mut query =
             world.query::<(&mut Stream, &Episode, &RowIndex, &Slot, &mut Observation<S>, &mut ActionMask<S>)>();
         world.resource_scope(|world, mut sim: Mut<BatchSim<S>>| {
-            let BatchSim { sim, options, seed, worker, .. } = &mut *sim;
+            let BatchSim { sim, options, masks, seed, worker, .. } = &mut *sim;
             for entity in rows {
                 let Ok((mut stream, episode, row, slot, mut observation, mut mask)) = query.get_mut(world, *entity)
                 else {
@@ -104,6 +107,7 @@ impl<S: BatchEnv> Stepper<S> for BatchStepper<S> {
                 if !observation.0.is_finite() {
                     return Err(Error::ResetNotFinite { value: format!("{:?}", observation.0), row, episode, seed });
                 }
+                masks.check(&mask.0, row, episode, 0)?;
             }
             Ok(())
         })
@@ -171,6 +175,7 @@ impl<S: BatchEnv> BatchSim<S> {
             self.step_all(&mut columns);
             report.stepped(columns.rows.len() as u64);
             self.close(&mut columns, cut, report, &current, &call);
+            self.check_masks(&columns, report);
         }));
         if let Err(payload) = caught {
             let i = current.get();
@@ -180,10 +185,22 @@ impl<S: BatchEnv> BatchSim<S> {
                 worker: self.worker,
                 row: columns.rows[i].0,
                 episode: columns.episodes[i].0,
-                step: columns.steps[i].0,
+                step: if call.get() == "reset" { 0 } else { columns.steps[i].0 },
                 seed: self.seed.0,
             };
             report.fail(columns.rows[i].0, error);
+        }
+    }
+
+    fn check_masks(&self, columns: &Columns<'_, S>, report: &TickReport<S>) {
+        if size_of::<S::Mask>() == 0 {
+            return;
+        }
+        for (i, mask) in columns.masks.iter().enumerate() {
+            let step = if columns.ends[i].done() { 0 } else { columns.steps[i].0 + 1 };
+            if let Err(error) = self.masks.check(mask, columns.rows[i].0, columns.episodes[i].0, step) {
+                report.fail(columns.rows[i].0, error);
+            }
         }
     }
 

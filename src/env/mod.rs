@@ -7,6 +7,7 @@ pub mod check;
 mod classic;
 mod clip;
 pub mod grid_world;
+mod mask;
 pub mod mountain_car;
 pub mod mountain_car_continuous;
 pub mod pendulum;

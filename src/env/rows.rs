@@ -4,7 +4,7 @@ use std::panic::{AssertUnwindSafe, catch_unwind};
 
 use bevy_ecs::prelude::*;
 
-use super::{Env, Factory, RowContext, clip::ActionClip, step};
+use super::{Env, Factory, RowContext, clip::ActionClip, mask::MaskParts, step};
 use crate::{
     components::{
         Action, ActionKey, ActionMask, End, Episode, EpisodeReturn, EpisodeStep, LastObservation, LogProb, Observation,
@@ -12,7 +12,7 @@ use crate::{
     },
     data::{Data, Dtype},
     error::{Error, panic_message},
-    schedule::CollectSystems,
+    schedule::{CollectSystems, TaskSystems},
     seed::{Purpose, Seed, Stream},
     task::Task,
 };
@@ -71,6 +71,7 @@ impl<E: Env> Stepper<E> for RowStepper<E> {
         world.insert_resource(step::EnvSettings::<E> {
             options: self.options.clone(),
             limit: spawn.limit,
+            masks: MaskParts::of(&E::action_space()),
             clip: ActionClip::of::<E>(),
             seed: spawn.seed,
             worker: spawn.worker.unwrap_or(0),
@@ -79,7 +80,7 @@ impl<E: Env> Stepper<E> for RowStepper<E> {
         });
         let spawned = envs.into_iter().zip(0..).map(|(env, i)| world.spawn((env, row_bundle::<E>(spawn, i))).id());
         let entities: Vec<Entity> = spawned.collect();
-        schedule.add_systems(step::step_rows::<E>.in_set(CollectSystems::Step));
+        schedule.add_systems(step::step_rows::<E>.in_set(TaskSystems::of::<E>()).in_set(CollectSystems::Step));
         self.restart(world, &entities)?;
         Ok(entities)
     }
@@ -117,6 +118,7 @@ impl<E: Env> Stepper<E> for RowStepper<E> {
                 if !observation.0.is_finite() {
                     return Err(Error::ResetNotFinite { value: format!("{:?}", observation.0), row, episode, seed });
                 }
+                settings.masks.check(&mask.0, row, episode, 0)?;
             }
             Ok(())
         })

@@ -9,7 +9,7 @@ use bevy_ecs::prelude::*;
 use bytemuck::cast_slice;
 use pulp::{Arch, Simd, WithSimd};
 
-use super::{Env, clip::ActionClip};
+use super::{Env, clip::ActionClip, mask::MaskParts};
 use crate::{
     components::{
         Action, ActionMask, End, Episode, EpisodeStep, LastObservation, Observation, Reward, RowIndex, Slot, TickPlan,
@@ -27,6 +27,8 @@ pub(crate) struct EnvSettings<E: Env> {
     pub options: E::Options,
     /// Frames after which an episode is truncated; `u32::MAX` for none.
     pub limit: u32,
+    /// Parts of the action mask.
+    pub masks: MaskParts,
     /// Bounds of continuous actions.
     pub clip: ActionClip,
     /// Master seed, for error messages.
@@ -52,6 +54,7 @@ pub(crate) fn step_rows<E: Env>(
     settings: Res<EnvSettings<E>>,
     plan: Res<TickPlan<E>>,
     report: Res<TickReport<E>>,
+    threads: Option<Res<Threads>>,
 ) {
     if report.failed() {
         return;
@@ -79,7 +82,7 @@ pub(crate) fn step_rows<E: Env>(
         if all {
             let least = plan.parallelism.step_rows;
             let least = if plan.parallelism.splits(slots.len(), least) { least } else { usize::MAX };
-            tick.spread(chunk, least);
+            Threads::enter(threads.as_deref(), || tick.spread(chunk, least));
         } else {
             tick.step_some(chunk, slots, plan.active);
         }
@@ -177,7 +180,12 @@ impl<E: Env> Tick<'_, E> {
                 worker: self.settings.worker,
                 row: rows.rows[i].0,
                 episode: rows.episodes[i].0,
-                step: if call.get() == "reset" { 0 } else { rows.steps[i].0 },
+                step: match call.get() {
+                    "step" => rows.steps[i].0,
+                    // The mask is that of the coming frame.
+                    "action_mask" if !rows.ends[i].done() => rows.steps[i].0 + 1,
+                    _ => 0,
+                },
                 seed: self.settings.seed.0,
             };
             self.report.fail(rows.rows[i].0, error);
@@ -217,6 +225,11 @@ impl<E: Env> Tick<'_, E> {
             for i in 0..rows.envs.len() {
                 current.set(i as u32);
                 rows.envs[i].action_mask(&mut rows.masks[i]);
+                let step = if rows.ends[i].done() { 0 } else { rows.steps[i].0 + 1 };
+                let (row, episode) = (rows.rows[i].0, rows.episodes[i].0);
+                if let Err(error) = self.settings.masks.check(&rows.masks[i], row, episode, step) {
+                    self.report.fail(row, error);
+                }
             }
         }
     }

@@ -11,14 +11,15 @@ use super::{
     rows::{self, HostRows},
 };
 use crate::{
-    components::{Parallelism, TickPlan},
-    config::Extra,
+    components::{Parallelism, Slot, TickPlan},
+    config::{Extra, MAX_ROWS},
     data::Data,
-    error::Error,
+    env::{Env, RowContext, RowStepper, Spawn, Stepper},
+    error::{BoxError, Error},
     plugin::{TaskParts, install_parts},
     policy::{self, Actor, Evaluator, Exploration, Policy},
     rollout::{ArenaPool, Columns, RewardTransform, Rollout, TrajectoryPool},
-    schedule::{Collect, CollectSystems, Executor},
+    schedule::{Collect, CollectSystems, Executor, TaskSystems},
     seed::Seed,
     stats::{Fixed, Monitor},
     task::{Task, check_spaces},
@@ -67,6 +68,8 @@ pub struct HostBuilder<T: Task> {
     config: HostConfig,
     policy: Policy<T>,
     extras: Vec<Extra>,
+    /// Environments that gleaner steps, and their number; none if the host steps its own entities.
+    owned: Option<(u32, Box<dyn Stepper<T>>)>,
 }
 
 /// What is handed out when a task is put into a world; in an app, a resource.
@@ -83,7 +86,7 @@ pub struct Installed<T: Task> {
 impl<T: Task> HostBuilder<T> {
     /// Rows of task `T` that `policy` acts for.
     pub fn new(policy: Policy<T>) -> Self {
-        Self { config: HostConfig::default(), policy, extras: Vec::new() }
+        Self { config: HostConfig::default(), policy, extras: Vec::new(), owned: None }
     }
 
     /// Sets all options.
@@ -103,14 +106,18 @@ impl<T: Task> HostBuilder<T> {
     /// Adds the task's stages to the schedule [`Collect`] of `world`; the host runs it, once a tick:
     /// `world.run_schedule(Collect)`. Call it once for each task, before its rows are spawned.
     pub fn install(self, world: &mut World) -> Result<Installed<T>, Error> {
-        let Self { config, policy, extras } = self;
+        let Self { config, policy, extras, owned } = self;
         config.check()?;
+        let rows = owned.as_ref().map_or(1, |(rows, _)| *rows);
+        if !(1..=MAX_ROWS as u32).contains(&rows) {
+            return Err(Error::config("rows", rows, format!("1 to {MAX_ROWS}")));
+        }
         check_spaces::<T>()?;
         if world.contains_resource::<HostRows<T>>() {
             let problem = format!("{} is in this world already", std::any::type_name::<T>());
             return Err(Error::State { call: "install", problem });
         }
-        let (actor, initial) = Actor::open(policy, config.exploration, 1, 1, false)?;
+        let (actor, initial) = Actor::open(policy, config.exploration, rows as usize, 1, false)?;
         let weights = match (actor.plan(), initial) {
             (Some(plan), Some(initial)) => Some(WeightsHandle::new(plan.tensors(), (*initial).clone())?),
             _ => None,
@@ -135,15 +142,21 @@ impl<T: Task> HostBuilder<T> {
             weights: weights.clone(),
             rollout: Rollout::new(columns, config.reward, monitor.clone(), TrajectoryPool::new(config.episode_events)),
             parallelism: Parallelism::SERIAL,
-            infer: CollectSystems::Respond,
+            infer: if owned.is_some() { CollectSystems::Infer } else { CollectSystems::Respond },
         };
-        add_stages(world, parts);
-        rows::require_columns::<T>(world);
-        world.insert_resource(HostRows::<T>::new(Seed(config.seed), config.max_frames_per_traj.unwrap_or(u32::MAX)));
+        let limits = [config.max_frames_per_traj, owned.as_ref().and_then(|(_, stepper)| stepper.time_limit())];
+        let limit = limits.into_iter().flatten().min().unwrap_or(u32::MAX);
+        world.insert_resource(HostRows::<T>::new(Seed(config.seed), limit));
         world.insert_resource(batches);
+        let mut schedule = take_schedule(world);
+        install_parts(world, &mut schedule, parts);
+        set_apart::<T>(world, &mut schedule);
         world.resource_mut::<TickPlan<T>>().active = 0;
-        world.add_observer(rows::join::<T>);
-        world.add_observer(rows::leave::<T>);
+        match owned {
+            Some((rows, stepper)) => own_rows(world, &mut schedule, rows, stepper, limit, config.seed)?,
+            None => host_rows::<T>(world, &mut schedule),
+        }
+        world.resource_mut::<Schedules>().insert(schedule);
         Ok(Installed { weights, monitor, evaluator })
     }
 }
@@ -156,22 +169,80 @@ fn columns<T: Task>(world: &mut World, actor: &Actor<T>, extras: Vec<Extra>) -> 
     Ok(columns)
 }
 
-/// Adds the stages to the world's `Collect` schedule, which is made if it is not there.
-fn add_stages<T: Task>(world: &mut World, parts: TaskParts<T>) {
-    let mut schedule = world
-        .get_resource_or_init::<Schedules>()
-        .remove(Collect)
-        .unwrap_or_else(|| Collect::base_schedule(Executor::SingleThreaded, LogLevel::Warn));
-    install_parts(world, &mut schedule, parts);
-    schedule.add_systems((
+/// The world's `Collect` schedule, which is made if it is not there.
+fn take_schedule(world: &mut World) -> Schedule {
+    let made = || Collect::base_schedule(Executor::SingleThreaded, LogLevel::Warn);
+    world.get_resource_or_init::<Schedules>().remove(Collect).unwrap_or_else(made)
+}
+
+/// The tasks of a world.
+#[derive(Resource, Default)]
+struct Tasks(Vec<TaskSystems>);
+
+/// Tells the schedule that this task's systems do not mind those of the others.
+fn set_apart<T: Task>(world: &mut World, schedule: &mut Schedule) {
+    let own = TaskSystems::of::<T>();
+    let mut tasks = world.get_resource_or_init::<Tasks>();
+    for other in &tasks.0 {
+        schedule.configure_sets(own.ambiguous_with(*other));
+    }
+    tasks.0.push(own);
+}
+
+/// The host steps: its entities are rows.
+fn host_rows<T: Task>(world: &mut World, schedule: &mut Schedule) {
+    let stages = (
         rows::observe_host::<T>.after(CollectSystems::Step).before(CollectSystems::Record),
         rows::close_rows::<T>.after(CollectSystems::Record).before(CollectSystems::Assemble),
         rows::lower_flags::<T>.after(CollectSystems::Assemble).before(CollectSystems::WriteReplay),
         record_answers::<T>.after(CollectSystems::Report).before(turn_rollout::<T>),
         turn_rollout::<T>.after(CollectSystems::Report).before(CollectSystems::Respond),
         rows::await_outcomes::<T>.after(policy::infer::<T>).in_set(CollectSystems::Respond),
-    ));
-    world.resource_mut::<Schedules>().insert(schedule);
+    );
+    schedule.add_systems(stages.in_set(TaskSystems::of::<T>()));
+    rows::require_columns::<T>(world);
+    world.add_observer(rows::join::<T>);
+    world.add_observer(rows::leave::<T>);
+}
+
+/// gleaner steps: `rows` environments come into the world.
+fn own_rows<T: Task>(
+    world: &mut World,
+    schedule: &mut Schedule,
+    rows: u32,
+    mut stepper: Box<dyn Stepper<T>>,
+    limit: u32,
+    seed: u64,
+) -> Result<(), Error> {
+    let spawn = Spawn { first_row: 0, rows, seed: Seed(seed), worker: None, limit };
+    for entity in stepper.install(world, schedule, &spawn)? {
+        // The first rollout seats them, with their first ids.
+        world.entity_mut(entity).insert(Slot(rows::WAITING));
+    }
+    let turn = turn_rollout::<T>.after(CollectSystems::Report).before(CollectSystems::Respond);
+    schedule.add_systems(turn.in_set(TaskSystems::of::<T>()));
+    let begun = world.run_system_cached(turn_rollout::<T>);
+    begun.map_err(|error| Error::Schedule(error.to_string()))
+}
+
+impl<E: Env + Default> HostBuilder<E> {
+    /// `rows` environments that gleaner steps within the host's world, each starting as `E::default()`. Several tasks
+    /// can be in one world: install each.
+    pub fn environments(rows: u32, policy: Policy<E>) -> Self {
+        Self::environments_from(rows, |_| Ok(E::default()), policy)
+    }
+}
+
+impl<E: Env> HostBuilder<E> {
+    /// `rows` environments that gleaner steps within the host's world, built by `factory` in row order.
+    pub fn environments_from(
+        rows: u32,
+        factory: impl Fn(&mut RowContext) -> Result<E, BoxError> + Send + Sync + 'static,
+        policy: Policy<E>,
+    ) -> Self {
+        let stepper = RowStepper { factory: Box::new(factory), options: E::Options::default() };
+        Self { owned: Some((rows, Box::new(stepper))), ..Self::new(policy) }
+    }
 }
 
 impl HostConfig {

@@ -15,7 +15,7 @@ use super::{
 use crate::{
     components::{
         Action, ActionKey, ActionMask, Episode, EpisodeStep, LogProb, Masks, Observation, Parallelism, RowIndex, Slot,
-        TickPlan, TickReport, Value,
+        Threads, TickPlan, TickReport, Value,
     },
     error::{Error, panic_message},
     seed::Streams,
@@ -65,6 +65,7 @@ pub(crate) fn infer<T: Task>(
     mut rows: Query<InferColumns<T>>,
     plan: Res<TickPlan<T>>,
     report: Res<TickReport<T>>,
+    threads: Option<Res<Threads>>,
 ) {
     let mut actor = actor.into_inner();
     actor.ticks += 1;
@@ -93,7 +94,7 @@ pub(crate) fn infer<T: Task>(
             let (run, behind) = rest.split_at(end);
             match role {
                 Role::Random => actor.act_at_random(run),
-                Role::Policy => actor.act(run, &report, &plan.parallelism),
+                Role::Policy => Threads::enter(threads.as_deref(), || actor.act(run, &report, &plan.parallelism)),
                 Role::Idle => {}
             }
             rest = behind;

@@ -108,6 +108,11 @@ impl Plan {
         tensors
     }
 
+    /// Numbers in all tensors.
+    pub fn parameters(&self) -> usize {
+        self.tensors().iter().map(|tensor| tensor.shape.iter().product::<usize>()).sum()
+    }
+
     /// Multiplications and additions of one row.
     pub fn operations(&self) -> usize {
         self.layers.iter().map(|layer| 2 * layer.inputs * layer.outputs).sum()

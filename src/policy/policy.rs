@@ -7,6 +7,7 @@ use super::{
     evaluate::{Evaluation, Evaluator},
     network::NetworkSpec,
     normalize::RunningNorm,
+    plan::Plan,
 };
 use crate::{
     components::{Masks, Weights},
@@ -103,6 +104,14 @@ impl<T: Task> Policy<T> {
             change(network);
         }
         self
+    }
+
+    /// The operations of a network; none for other policies. Errors: a network that does not fit the task.
+    pub(crate) fn plan(&self) -> Result<Option<Plan>, Error> {
+        match &self.kind {
+            PolicyKind::Network(network) => network.spec.plan::<T>().map(Some),
+            _ => Ok(None),
+        }
     }
 
     /// The network outside a collector, for deployment.

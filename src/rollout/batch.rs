@@ -183,49 +183,24 @@ impl<T: Task> Batch<T> {
     /// A column as values of `V`, which has the column's stride: `f32` for "value", the user's own type for an extra
     /// column.
     pub fn column<V: Pod>(&self, name: &str) -> Result<&[V], Error> {
-        let bytes = self.column_bytes(name)?;
-        let stride = bytes.1;
-        if size_of::<V>() != stride || align_of::<V>() > 16 {
-            return Err(Error::State {
-                call: "column",
-                problem: format!(
-                    "values of {name:?} have {stride} bytes, {} has {}",
-                    std::any::type_name::<V>(),
-                    size_of::<V>()
-                ),
-            });
-        }
-        Ok(bytemuck::cast_slice(bytes.0))
+        let (bytes, spec) = self.column_bytes(name)?;
+        column_values(bytes, spec)
     }
 
-    fn column_bytes(&self, name: &str) -> Result<(&[u8], usize), Error> {
+    pub(crate) fn column_bytes(&self, name: &str) -> Result<(&[u8], &ColumnSpec), Error> {
         let Some(i) = self.specs.iter().position(|spec| spec.name == name) else {
             let legal: Vec<_> = self.specs.iter().map(|spec| spec.name).collect();
             return Err(Error::config("column", name, legal.join(", ")));
         };
-        let stride = self.specs[i].stride;
-        Ok((&self.block().columns[i].bytes()[..self.len() * stride], stride))
+        let spec = &self.specs[i];
+        Ok((&self.block().columns[i].bytes()[..self.len() * spec.stride], spec))
     }
 
     /// A single-tensor column as an array of its elements: `[ticks, rows, …]`, `[frames, …]` or
     /// `[trajectories, length, …]`. No copy.
     pub fn array<E: Pod>(&self, name: &str) -> Result<ArrayViewD<'_, E>, Error> {
-        let (bytes, stride) = self.column_bytes(name)?;
-        let error = |problem: String| Error::State { call: "array", problem };
-        let spec = self.specs.iter().find(|spec| spec.name == name);
-        let Some([field]) = spec.map(|spec| spec.fields.as_slice()) else {
-            return Err(error(format!("column {name:?} has named fields; legal: columns of one tensor")));
-        };
-        if size_of::<E>() != field.dtype.size() || stride != field.len() * field.dtype.size() {
-            return Err(error(format!("column {name:?} has elements of {}", field.dtype)));
-        }
-        let mut shape = match self.layout() {
-            Layout::TimeMajor { ticks, rows } => vec![ticks, rows],
-            Layout::Flat { frames } => vec![frames],
-            Layout::Padded { trajectories, length } => vec![trajectories, length],
-        };
-        shape.extend(&field.shape);
-        ArrayViewD::from_shape(IxDyn(&shape), bytemuck::cast_slice(bytes)).map_err(|source| error(source.to_string()))
+        let (bytes, spec) = self.column_bytes(name)?;
+        column_array(bytes, spec, self.layout())
     }
 
     /// [`array`](Self::array) of a time-major batch with rows first: `[rows, ticks, …]`, as a view with other strides.
@@ -269,6 +244,40 @@ impl<T: Task> Batch<T> {
         }
         Ok(next)
     }
+}
+
+/// The bytes of a column as values of `V`, whose size must be the column's stride.
+pub(crate) fn column_values<'b, V: Pod>(bytes: &'b [u8], spec: &ColumnSpec) -> Result<&'b [V], Error> {
+    let (stride, name) = (spec.stride, spec.name);
+    if size_of::<V>() != stride || align_of::<V>() > 16 {
+        let (size, kind) = (size_of::<V>(), std::any::type_name::<V>());
+        let problem = format!("values of {name:?} have {stride} bytes, {kind} has {size}");
+        return Err(Error::State { call: "column", problem });
+    }
+    Ok(bytemuck::cast_slice(bytes))
+}
+
+/// The bytes of a single-tensor column as an array.
+pub(crate) fn column_array<'b, E: Pod>(
+    bytes: &'b [u8],
+    spec: &ColumnSpec,
+    layout: Layout,
+) -> Result<ArrayViewD<'b, E>, Error> {
+    let error = |problem: String| Error::State { call: "array", problem };
+    let name = spec.name;
+    let [field] = spec.fields.as_slice() else {
+        return Err(error(format!("column {name:?} has named fields; legal: columns of one tensor")));
+    };
+    if size_of::<E>() != field.dtype.size() || spec.stride != field.len() * field.dtype.size() {
+        return Err(error(format!("column {name:?} has elements of {}", field.dtype)));
+    }
+    let mut shape = match layout {
+        Layout::TimeMajor { ticks, rows } => vec![ticks, rows],
+        Layout::Flat { frames } => vec![frames],
+        Layout::Padded { trajectories, length } => vec![trajectories, length],
+    };
+    shape.extend(&field.shape);
+    ArrayViewD::from_shape(IxDyn(&shape), bytemuck::cast_slice(bytes)).map_err(|source| error(source.to_string()))
 }
 
 impl<T: Task> fmt::Debug for Batch<T> {

@@ -3,24 +3,29 @@
 mod assemble;
 mod batch;
 mod block;
+mod chain;
 mod chunks;
 mod column;
+pub mod estimate;
 mod pieces;
 mod pool;
 mod ready;
 mod record;
 mod report;
 mod select;
+mod split;
 mod state;
 mod trajectories;
 mod transpose;
 
 pub use batch::Batch;
 pub use block::Layout;
+pub use chain::{Chain, Estimate, Link, VTrace};
 pub use select::Minibatches;
 pub use state::RewardTransform;
 
 pub(crate) use assemble::assemble;
+pub(crate) use batch::{column_array, column_values};
 pub(crate) use block::Block;
 pub(crate) use pieces::Assembly;
 pub(crate) use pool::ArenaPool;

@@ -21,7 +21,7 @@ fn plan() -> Plan {
     mlp(4, &[64, 64], Activation::Tanh, Head::Categorical { n: 2 }, Critic::None)
 }
 
-pub fn hardware_comes_before_software() {
+pub fn l10_hardware_comes_before_software() {
     use AdapterKind::{Discrete, Integrated, Software, Unknown, Virtual};
     assert_eq!(choose(&[Software, Integrated, Discrete, Virtual, Unknown], true), [2, 1, 3, 4, 0]);
     assert_eq!(choose(&[Discrete, Software, Discrete], true), [0, 2, 1]);
@@ -40,7 +40,7 @@ pub fn hardware_comes_before_software() {
     assert_eq!(hardware.is_ok(), Gpu::hardware_available());
 }
 
-pub fn a_buffer_over_the_limit_is_refused() {
+pub fn l6_a_buffer_over_the_limit_is_refused() {
     let gpu = Gpu::open(&GpuConfig::default()).unwrap();
     // The adapter's own limits were requested, not wgpu's defaults.
     assert_eq!(&gpu.device().limits(), gpu.limits());
@@ -93,7 +93,7 @@ pub fn a_wrong_shader_is_refused() {
     assert!(gpu.check().is_ok());
 }
 
-pub fn a_lost_device_is_reported_once() {
+pub fn l3_a_lost_device_is_reported_once() {
     let plan = plan();
     let weights = weights(&plan, 1);
     let gpu = Gpu::open(&GpuConfig::default()).unwrap();
@@ -151,7 +151,7 @@ pub fn a_device_lost_in_the_middle_of_a_forward() {
     }
 }
 
-pub fn a_wait_has_a_deadline() {
+pub fn l1_a_wait_has_a_deadline() {
     let plan = plan();
     let deadline = Duration::from_millis(20);
     let gpu = Gpu::open(&GpuConfig { deadline, ..Default::default() }).unwrap();
@@ -180,7 +180,7 @@ fn resident() -> Option<u64> {
     statm.split(' ').nth(1)?.parse().ok()
 }
 
-pub fn memory_is_flat() {
+pub fn k6_memory_is_flat() {
     let plan = plan();
     let gpu = Gpu::open(&GpuConfig::default()).unwrap();
     let mut network = GpuNetwork::new(gpu.clone(), plan.clone()).unwrap();

@@ -108,7 +108,7 @@ pub fn functions_equal_their_cpu_twins() {
     }
 }
 
-pub fn nan_and_infinity_are_told_by_bits() {
+pub fn l12_nan_and_infinity_are_told_by_bits() {
     let special = [0x7f80_0000, 0xff80_0000, 0x7fc0_0000, 0xffc0_0000, 0x7f80_0001, 0x7fff_ffff, 0, 0x8000_0000, 1];
     let ordinary = [1.0_f32, -1.0, f32::MAX, f32::MIN, f32::MIN_POSITIVE].map(f32::to_bits);
     let items: Vec<[u32; 4]> = special.into_iter().chain(ordinary).map(|bits| [bits, 0, 0, 0]).collect();
@@ -131,7 +131,7 @@ pub fn nan_and_infinity_are_told_by_bits() {
     }
 }
 
-pub fn a_folded_dispatch_reaches_the_last_item() {
+pub fn l9_a_folded_dispatch_reaches_the_last_item() {
     // 65,535 groups of 64, and one item.
     let n: u32 = 4_194_241;
     assert!(grid(u64::from(n)).unwrap()[1] == 2);

@@ -41,7 +41,7 @@ pub fn equals_the_reference() {
     }
 }
 
-pub fn any_number_of_rows() {
+pub fn l14_any_number_of_rows() {
     for plan in [&plans()[0], &plans()[3]] {
         let weights = weights(plan, 5);
         let mut network = network(plan, &weights);

@@ -1,0 +1,69 @@
+//! User code around a batch: hooks and post-processing.
+
+use crate::{
+    collector::Collector,
+    error::{BoxError, Error},
+    rollout::Batch,
+    task::Task,
+};
+
+type PreHook = Box<dyn FnMut() -> Result<(), BoxError> + Send>;
+type PostHook<T> = Box<dyn FnMut(&Batch<T>) -> Result<(), BoxError> + Send>;
+type PostProcess<T> = Box<dyn FnMut(Batch<T>) -> Result<Batch<T>, BoxError> + Send>;
+
+/// User code around a batch.
+pub(crate) struct Hooks<T: Task> {
+    pub pre_collect: Option<PreHook>,
+    pub post_collect: Option<PostHook<T>>,
+    pub post_process: Option<PostProcess<T>>,
+}
+
+impl<T: Task> Default for Hooks<T> {
+    fn default() -> Self {
+        Self { pre_collect: None, post_collect: None, post_process: None }
+    }
+}
+
+impl<T: Task> Collector<T> {
+    /// Replaces the hook before each rollout.
+    pub fn set_pre_collect(&mut self, hook: impl FnMut() -> Result<(), BoxError> + Send + 'static) {
+        self.hooks.pre_collect = Some(Box::new(hook));
+    }
+
+    /// Replaces the hook after each batch.
+    pub fn set_post_collect(&mut self, hook: impl FnMut(&Batch<T>) -> Result<(), BoxError> + Send + 'static) {
+        self.hooks.post_collect = Some(Box::new(hook));
+    }
+
+    /// Replaces the post-processing of each batch.
+    pub fn set_post_process(&mut self, process: impl FnMut(Batch<T>) -> Result<Batch<T>, BoxError> + Send + 'static) {
+        self.hooks.post_process = Some(Box::new(process));
+    }
+
+    /// Counts the batch and shows it to user code.
+    pub(crate) fn deliver(&mut self, batch: Batch<T>) -> Result<Batch<T>, Error> {
+        let frames = batch.frames() as u64;
+        {
+            let mut ledger = self.drive.monitor.ledger();
+            ledger.counters.frames += frames;
+            ledger.counters.batches += 1;
+            ledger.in_flight -= frames;
+        }
+        let lose = |lost| self.drive.monitor.ledger().counters.discarded.post_processing += lost;
+        let batch = match &mut self.hooks.post_process {
+            Some(process) => {
+                let processed = process(batch);
+                lose(frames.saturating_sub(processed.as_ref().map_or(0, |batch| batch.frames() as u64)));
+                processed.map_err(|source| Error::Hook { hook: "post_process", source })?
+            }
+            None => batch,
+        };
+        if let Some(hook) = &mut self.hooks.post_collect
+            && let Err(source) = hook(&batch)
+        {
+            lose(frames.min(batch.frames() as u64));
+            return Err(Error::Hook { hook: "post_collect", source });
+        }
+        Ok(batch)
+    }
+}

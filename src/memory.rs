@@ -1,0 +1,51 @@
+//! Memory that a collector will need, reckoned before any of it is allocated.
+
+use crate::{components::ColumnSpec, config::CollectorConfig, error::Error, policy::plan::Plan, task::Task};
+
+/// Bytes of a row beside what its task's types say: counters, streams, entity.
+const ROW: usize = 160;
+
+/// Bytes of the columns of a rollout.
+pub(crate) fn rollout_bytes<T: Task>(specs: &[ColumnSpec], rows: usize, ticks: usize) -> usize {
+    let frame: usize = specs.iter().map(|spec| spec.stride).sum();
+    let slots = rows.saturating_mul(ticks);
+    // Columns that lead have one tick more.
+    let more: usize = specs.iter().filter(|spec| spec.leads).map(|spec| spec.stride).sum();
+    frame.saturating_mul(slots).saturating_add(rows.saturating_mul(more))
+}
+
+/// Compares rows, one rollout and the networks with `max_memory`. The error names the largest of them.
+pub(crate) fn check<T: Task>(
+    config: &CollectorConfig,
+    specs: &[ColumnSpec],
+    plan: Option<&Plan>,
+    max_memory: usize,
+) -> Result<(), Error> {
+    let rows = config.rows;
+    let row = ROW + 2 * size_of::<T::Observation>() + size_of::<T::Action>() + size_of::<T::Mask>();
+    // Inputs and parameters of a row, the latter once more if they are recorded.
+    let scratch = plan.map_or(0, |plan| 4 * (plan.inputs + 2 * plan.head.params()));
+    // A published set, an initial one, and a packed one a thread.
+    let sets = config.threads.saturating_add(2);
+    let parts = [
+        (
+            if config.frames_per_batch.is_some() { "frames_per_batch" } else { "rows" },
+            rollout_bytes::<T>(specs, rows, config.horizon()),
+        ),
+        ("rows", rows.saturating_mul(row + scratch)),
+        ("policy", plan.map_or(0, |plan| plan.parameters().saturating_mul(4).saturating_mul(sets))),
+    ];
+    let total = parts.iter().fold(0_usize, |sum, (_, bytes)| sum.saturating_add(*bytes));
+    if total <= max_memory {
+        return Ok(());
+    }
+    let [rollout, ..] = parts;
+    let (field, bytes) = parts.into_iter().fold(rollout, |most, part| if part.1 > most.1 { part } else { most });
+    let value = match field {
+        "rows" => rows.to_string(),
+        "frames_per_batch" => config.effective_frames_per_batch().to_string(),
+        _ => format!("a network of {} parameters on {} threads", plan.map_or(0, Plan::parameters), config.threads),
+    };
+    let value = format!("{value}, which takes {bytes} bytes");
+    Err(Error::config(field, value, format!("at most {max_memory} bytes for rows, a rollout and networks together")))
+}

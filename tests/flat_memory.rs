@@ -1,0 +1,39 @@
+//! K1: a long run takes no more memory than a short one. Alone in its process, whose resident size it reads.
+#![cfg(target_os = "linux")]
+
+mod support;
+
+use gleaner::{policy::Policy, prelude::Collector};
+use support::{Ending, Script, Tag, tags};
+
+/// Resident bytes of this process.
+fn resident() -> i64 {
+    let statm = std::fs::read_to_string("/proc/self/statm").expect("Linux has it");
+    let pages: i64 = statm.split(' ').nth(1).and_then(|pages| pages.parse().ok()).expect("the second number");
+    pages * 4096
+}
+
+/// Grows by less than a kilobyte per 1,000 steps.
+fn stays_flat(mut collector: Collector<Tag>, what: &str) {
+    let mut to = |stepped: u64| {
+        while collector.stats().stepped_frames < stepped {
+            collector.next().expect("endless").expect("no fault");
+        }
+        resident()
+    };
+    let warm = to(200_000);
+    let grown = to(1_200_000) - warm;
+    assert!(grown < 1_000 * 1_000, "{what}: {grown} bytes in 1,000,000 steps");
+}
+
+#[test]
+fn k1_a_million_steps_take_no_memory() {
+    let build = || {
+        let policy = Policy::function(|_, _, _, _| {});
+        let script = Script::lengths(&[7, 30, 200], Ending::Truncated);
+        tags(script).rows(64).frames_per_batch(64 * 50).policy(policy)
+    };
+    stays_flat(build().build().unwrap(), "rollouts");
+    stays_flat(build().trajs_per_batch(20).build().unwrap(), "trajectories");
+    stays_flat(build().threads(2).step_rows_per_thread(8).build().unwrap(), "two threads");
+}

@@ -1,0 +1,113 @@
+//! An environment that fails at a chosen call, row and step.
+
+use bevy_ecs::prelude::Component;
+use gleaner::{
+    config::CollectorBuilder,
+    env::{Env, RowStepper, Transition},
+    prelude::{Collector, Space, Stream, Task},
+};
+
+/// Where the environment fails.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Call {
+    /// In the factory.
+    Build,
+    /// In `reset`.
+    Reset,
+    /// In `step`.
+    Step,
+    /// In `action_mask`.
+    Mask,
+}
+
+/// How it fails.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Kind {
+    /// Panics with the message "boom 42".
+    Panic,
+    /// Observes NaN.
+    Nan,
+    /// Observes infinity.
+    Infinity,
+    /// Is rewarded with NaN.
+    NanReward,
+}
+
+/// One fault. `step` counts the episode's steps before the failing call.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Fault {
+    pub call: Call,
+    pub kind: Kind,
+    pub row: u32,
+    pub episode: u32,
+    pub step: u32,
+}
+
+/// Observes `[episode, t]`; episodes have `length` frames and are cut by the environment.
+#[derive(Component, Debug)]
+pub struct Faulty {
+    fault: Option<Fault>,
+    row: u32,
+    length: u32,
+    episode: u32,
+    t: u32,
+}
+
+impl Faulty {
+    /// A builder whose rows have episodes of `length` frames and one fault.
+    pub fn builder(length: u32, fault: Option<Fault>) -> CollectorBuilder<Self, RowStepper<Self>> {
+        Collector::with_factory(move |context| {
+            let row = context.row;
+            let new = Self { fault, row, length, episode: 0, t: 0 };
+            match new.fails(Call::Build) {
+                Some(Kind::Panic) => panic!("boom 42"),
+                Some(_) => Err("no such level".into()),
+                None => Ok(new),
+            }
+        })
+    }
+
+    fn fails(&self, call: Call) -> Option<Kind> {
+        let here = (call, self.row, self.episode, self.t);
+        self.fault.filter(|fault| (fault.call, fault.row, fault.episode, fault.step) == here).map(|fault| fault.kind)
+    }
+
+    fn see(&self, kind: Option<Kind>) -> [f32; 2] {
+        match kind {
+            Some(Kind::Panic) => panic!("boom 42"),
+            Some(Kind::Nan) => [f32::NAN, self.t as f32],
+            Some(Kind::Infinity) => [self.episode as f32, f32::INFINITY],
+            Some(Kind::NanReward) | None => [self.episode as f32, self.t as f32],
+        }
+    }
+}
+
+impl Task for Faulty {
+    type Observation = [f32; 2];
+    type Action = i32;
+    type Mask = [u8; 2];
+    fn observation_space() -> Space {
+        Space::unbounded(2)
+    }
+    fn action_space() -> Space {
+        Space::discrete(2)
+    }
+}
+
+impl Env for Faulty {
+    type Options = ();
+    fn reset(&mut self, _: &(), stream: &mut Stream) -> [f32; 2] {
+        (self.episode, self.t) = (stream.episode(), 0);
+        self.see(self.fails(Call::Reset))
+    }
+    fn step(&mut self, _: &i32, _: &mut Stream) -> Transition<[f32; 2]> {
+        let kind = self.fails(Call::Step);
+        self.t += 1;
+        let reward = if kind == Some(Kind::NanReward) { f32::NAN } else { 1.0 };
+        Transition { observation: self.see(kind), reward, terminated: false, truncated: self.t == self.length }
+    }
+    fn action_mask(&self, mask: &mut [u8; 2]) {
+        *mask = [1; 2];
+        self.see(self.fails(Call::Mask));
+    }
+}

@@ -1,0 +1,18 @@
+//! Parts that contract tests share: an environment whose observations name row, episode and step, one that fails on
+//! demand, networks whose actions tell their weights, and an owned log of what was collected.
+
+#![allow(dead_code, unused_imports, reason = "each test binary uses a part")]
+
+mod case;
+mod check;
+mod fault;
+mod log;
+mod stamp;
+mod tag;
+
+pub use case::{Act, Case, Mode, Publish, case, configure, mixed, publish_until};
+pub use check::{check_blanks, check_flags, check_ids, check_ledger, check_links, check_versions};
+pub use fault::{Call, Fault, Faulty, Kind};
+pub use log::{Frame, Log, Note, balance};
+pub use stamp::{sampling_network, stamped_network, stamped_weights};
+pub use tag::{Ending, NEVER, Script, Seen, Tag, TagSim, tags};
