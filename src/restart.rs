@@ -69,7 +69,7 @@ impl<T: Task> Collector<T> {
         let Some(mut rollout) = self.drive.rollout().and_then(|mut holder| holder.0.take()) else { return };
         let mut ledger = self.drive.monitor.ledger();
         if let Some(assembly) = &mut self.assembly {
-            let frames = assembly.clear_rows(slots) as u64;
+            let frames = assembly.clear_rows(slots, &self.drive.specs) as u64;
             ledger.counters.discarded.reset += frames;
             ledger.in_flight -= frames;
         }

@@ -1,9 +1,9 @@
-//! Memory of episodes that run or wait: lists of chunks from one pool.
+//! Memory of episodes that run: lists of chunks from one pool.
 
 use std::ops::Range;
 
-use super::{block::Block, column::Bytes, transpose::Transposed};
-use crate::{components::ColumnSpec, task::Task};
+use super::{column::Bytes, ready::Ready, transpose::Transposed};
+use crate::components::ColumnSpec;
 
 /// Frames of a chunk.
 const CHUNK: usize = 32;
@@ -102,20 +102,21 @@ impl Chunks {
         }
     }
 
-    /// Copies a piece to slots from `at` on of a block of whole trajectories.
-    pub(super) fn copy_to<T: Task>(&self, piece: Piece, block: &mut Block<T>, specs: &[ColumnSpec], mut at: usize) {
+    /// Moves a piece to slots from `at` on.
+    pub(super) fn move_to(&mut self, piece: Piece, to: &mut Ready, specs: &[ColumnSpec], mut at: usize) {
         let (mut chunk, mut left) = (piece.first, piece.frames);
         let memory = self.memory.bytes();
         while left > 0 {
             let n = left.min(CHUNK);
-            for (i, spec) in specs.iter().enumerate() {
-                let from = chunk as usize * self.size() + self.offsets[i];
-                let to = &mut block.columns[i].bytes_mut()[at * spec.stride..(at + n) * spec.stride];
+            for (column, spec) in specs.iter().enumerate() {
+                let from = chunk as usize * self.size() + self.offsets[column];
+                let to = to.run_mut(column, spec.stride, at..at + n);
                 to.copy_from_slice(&memory[from..from + n * spec.stride]);
             }
             chunk = self.next[chunk as usize];
             (at, left) = (at + n, left - n);
         }
+        self.give_back(piece);
     }
 
     /// Bytes held.

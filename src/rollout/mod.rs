@@ -9,6 +9,7 @@ mod column;
 pub mod estimate;
 mod pieces;
 mod pool;
+mod ready;
 mod record;
 mod report;
 mod select;

@@ -1,13 +1,14 @@
 //! Trajectory mode: frames of rollouts joined to whole episodes.
 //!
-//! Each row's frames are copied once, at the end of a rollout, into pooled chunks, so a long episode pins no arena; a
-//! batch of whole trajectories is a second copy, from chunks into flat columns.
+//! An episode that ends in a rollout is copied behind the complete ones that wait for their batch; what runs on is copied
+//! into pooled chunks, so a long episode pins no arena. A batch takes the waiting frames as they lie.
 
 use std::{collections::VecDeque, ops::Range};
 
 use super::{
     block::{Block, Final, Layout, column},
     chunks::{Chunks, EMPTY, Piece},
+    ready::Ready,
     state::{Ended, Rollout},
     transpose::{ROWS, Transposed},
 };
@@ -21,9 +22,14 @@ const NONE: u32 = u32::MAX;
 
 /// An episode that is complete and waits for its batch.
 struct Complete<O> {
-    piece: Piece,
     trajectory: Trajectory,
     last: O,
+}
+
+impl<O> Complete<O> {
+    fn frames(&self) -> usize {
+        self.trajectory.length as usize
+    }
 }
 
 /// Joins rollouts to episodes and keeps those that are complete until a batch takes them.
@@ -34,10 +40,13 @@ pub(crate) struct Assembly<T: Task> {
     /// By slot: the first episode that ended in the rollout, and by episode the next one of its slot. Scratch.
     first: Vec<u32>,
     next: Vec<u32>,
+    /// By episode that ended in the rollout: where its frames go. Scratch.
+    places: Vec<usize>,
     /// The rows that are being taken in. Scratch.
     rows: Transposed,
     complete: VecDeque<Complete<T::Observation>>,
-    complete_frames: usize,
+    /// The frames of `complete`.
+    ready: Ready,
     open_frames: usize,
 }
 
@@ -48,9 +57,10 @@ impl<T: Task> Assembly<T> {
             open: Vec::new(),
             first: Vec::new(),
             next: Vec::new(),
+            places: Vec::new(),
             rows: Transposed::default(),
             complete: VecDeque::new(),
-            complete_frames: 0,
+            ready: Ready::default(),
             open_frames: 0,
         }
     }
@@ -64,35 +74,26 @@ impl<T: Task> Assembly<T> {
     pub(crate) fn ingest(&mut self, rollout: &Rollout<T>, block: &Block<T>, ticks: usize) {
         let (rows, specs) = (rollout.rows, &rollout.columns.specs);
         self.open.resize(rows, EMPTY);
-        self.list_by_slot(&rollout.ended, rows);
-        let waiting = self.complete.len();
-        let complete = |ended: &Ended<_>| Complete { piece: EMPTY, trajectory: ended.trajectory, last: ended.last };
-        self.complete.extend(rollout.ended.iter().map(complete));
+        self.list(&rollout.ended, rows, specs);
         for first in (0..rows).step_by(ROWS) {
             let group = first..(first + ROWS).min(rows);
             self.rows.fill(block, specs, group.clone(), ticks);
             for (i, slot) in group.enumerate() {
-                self.open_frames -= self.open[slot].frames;
-                let (mut tick, mut episode) = (0, self.first[slot]);
-                while episode != NONE {
-                    // A fault on the rollout's first tick ends the episode at the rollout before: one tick before
-                    // tick 0.
-                    let end = rollout.ended[episode as usize].trajectory.tick.wrapping_add(1) as usize;
-                    self.extend(block, specs, slot, i, tick..end);
-                    tick = end.max(tick);
-                    let piece = std::mem::replace(&mut self.open[slot], EMPTY);
-                    self.complete_frames += piece.frames;
-                    self.complete[waiting + episode as usize].piece = piece;
-                    episode = self.next[episode as usize];
-                }
-                self.extend(block, specs, slot, i, tick..ticks);
-                self.open_frames += self.open[slot].frames;
+                self.ingest_row(rollout, block, slot, i, ticks);
             }
         }
     }
 
-    /// Lists the episodes that ended by slot, each slot's in order.
-    fn list_by_slot(&mut self, ended: &[Ended<T::Observation>], rows: usize) {
+    /// Lists the episodes that ended in the rollout: as complete, where their frames go, and by slot.
+    fn list(&mut self, ended: &[Ended<T::Observation>], rows: usize, specs: &[ColumnSpec]) {
+        let frames = ended.iter().map(|ended| ended.trajectory.length as usize).sum();
+        let mut place = self.ready.reserve(specs, frames);
+        self.places.clear();
+        for Ended { trajectory, last, .. } in ended {
+            self.complete.push_back(Complete { trajectory: *trajectory, last: *last });
+            self.places.push(place);
+            place += trajectory.length as usize;
+        }
         self.first.clear();
         self.first.resize(rows, NONE);
         self.next.clear();
@@ -102,94 +103,115 @@ impl<T: Task> Assembly<T> {
         }
     }
 
-    /// Appends the valid ones among `ticks` of a slot, which is the `i`-th row of those being taken in.
-    fn extend(&mut self, block: &Block<T>, specs: &[ColumnSpec], slot: usize, i: usize, ticks: Range<usize>) {
-        let Self { chunks, open, rows, .. } = self;
-        let piece = &mut open[slot];
-        if block.frames == block.layout.slots() {
-            return chunks.append(piece, rows, specs, i, ticks);
+    /// Takes in one slot, which is the `i`-th of the rows at hand.
+    fn ingest_row(&mut self, rollout: &Rollout<T>, block: &Block<T>, slot: usize, i: usize, ticks: usize) {
+        let Self { chunks, ready, rows, .. } = self;
+        let specs = &rollout.columns.specs;
+        let mut piece = std::mem::replace(&mut self.open[slot], EMPTY);
+        self.open_frames -= piece.frames;
+        let (mut tick, mut episode) = (0, self.first[slot]);
+        while episode != NONE {
+            let trajectory = &rollout.ended[episode as usize].trajectory;
+            // A fault on the rollout's first tick ends the episode at the rollout before: one tick before tick 0.
+            let end = trajectory.tick.wrapping_add(1) as usize;
+            let begin = self.places[episode as usize];
+            let mut place = begin + piece.frames;
+            chunks.move_to(std::mem::replace(&mut piece, EMPTY), ready, specs, begin);
+            valid_runs(block, slot, tick..end, |run| {
+                rows.copy_to(i, run.clone(), ready, specs, place);
+                place += run.len();
+            });
+            debug_assert_eq!(place, begin + trajectory.length as usize, "frames of {trajectory:?}");
+            tick = end.max(tick);
+            episode = self.next[episode as usize];
         }
-        let flags = block.flags();
-        let valid = |tick: usize| flags[tick * block.rows.len() + slot].valid();
-        let mut tick = ticks.start;
-        while tick < ticks.end {
-            // Slots without a frame lie between episodes only, or behind the last one.
-            let start = (tick..ticks.end).find(|tick| valid(*tick)).unwrap_or(ticks.end);
-            let stop = (start..ticks.end).find(|tick| !valid(*tick)).unwrap_or(ticks.end);
-            chunks.append(piece, rows, specs, i, start..stop);
-            tick = stop;
-        }
+        valid_runs(block, slot, tick..ticks, |run| chunks.append(&mut piece, rows, specs, i, run));
+        self.open_frames += piece.frames;
+        self.open[slot] = piece;
     }
 
     /// Fills `block` with the next `n` complete episodes, flat or padded.
     pub(crate) fn emit(&mut self, block: &mut Block<T>, specs: &[ColumnSpec], n: usize, padded: bool) {
         let n = n.min(self.complete.len());
-        let lengths = self.complete.iter().take(n).map(|complete| complete.piece.frames);
-        let layout = if padded {
-            Layout::Padded { trajectories: n, length: lengths.max().unwrap_or(0) }
+        let lengths = self.complete.iter().take(n).map(Complete::frames);
+        block.frames = 0;
+        let frames = lengths.clone().sum();
+        if padded {
+            block.shape(specs, Layout::Padded { trajectories: n, length: lengths.max().unwrap_or(0) });
         } else {
-            Layout::Flat { frames: lengths.sum() }
-        };
-        block.shape(specs, layout);
+            block.shape(specs, Layout::Flat { frames });
+            self.ready.take(block, specs, frames, 0);
+        }
         let mut at = 0;
-        for trajectory in 0..n {
-            let Some(Complete { piece, trajectory: meta, last }) = self.complete.pop_front() else { break };
-            self.chunks.copy_to(piece, block, specs, at);
-            self.chunks.give_back(piece);
-            self.complete_frames -= piece.frames;
-            block.frames += piece.frames;
-            block.trajectories.push(meta);
-            let frame = at + piece.frames - 1;
-            block.finals.push(Final { frame, observation: last });
-            // The last frame carries the end, also when a fault was found one tick later.
-            let end = &mut block.ends_mut()[frame];
-            if !end.ends_episode() {
-                *end = meta.end;
+        for (trajectory, complete) in self.complete.drain(..n).enumerate() {
+            let next = at + complete.frames();
+            if let Layout::Padded { length, .. } = block.layout {
+                self.ready.take(block, specs, complete.frames(), at);
+                pad(block, specs, next..(trajectory + 1) * length);
             }
-            at = match layout {
-                Layout::Padded { length, .. } => {
-                    pad(block, specs, frame + 1..(trajectory + 1) * length);
-                    (trajectory + 1) * length
-                }
-                _ => frame + 1,
+            block.trajectories.push(complete.trajectory);
+            block.finals.push(Final { frame: next - 1, observation: complete.last });
+            // The last frame carries the end, also when a fault was found one tick later.
+            let end = &mut block.ends_mut()[next - 1];
+            if !end.ends_episode() {
+                *end = complete.trajectory.end;
+            }
+            at = match block.layout {
+                Layout::Padded { length, .. } => (trajectory + 1) * length,
+                _ => next,
             };
         }
+        block.frames = frames;
     }
 
     /// Forgets running and waiting episodes; returns their frames.
     pub(crate) fn clear(&mut self) -> usize {
-        let frames = self.open_frames + self.complete_frames;
-        for piece in self.open.drain(..).chain(self.complete.drain(..).map(|complete| complete.piece)) {
+        let frames = self.open_frames + self.ready.len();
+        for piece in self.open.drain(..) {
             self.chunks.give_back(piece);
         }
-        (self.open_frames, self.complete_frames) = (0, 0);
+        self.complete.clear();
+        self.ready.clear();
+        self.open_frames = 0;
         frames
     }
 
     /// Forgets running and waiting episodes of the rows in `slots`; returns their frames.
-    pub(crate) fn clear_rows(&mut self, slots: &[(u32, RowIndex)]) -> usize {
-        let before = self.open_frames + self.complete_frames;
+    pub(crate) fn clear_rows(&mut self, slots: &[(u32, RowIndex)], specs: &[ColumnSpec]) -> usize {
+        let before = self.open_frames + self.ready.len();
         for (slot, _) in slots {
             if let Some(piece) = self.open.get_mut(*slot as usize) {
                 self.open_frames -= piece.frames;
                 self.chunks.give_back(std::mem::replace(piece, EMPTY));
             }
         }
-        let Self { chunks, complete, complete_frames, .. } = self;
-        complete.retain(|complete| {
-            let dropped = slots.iter().any(|(_, row)| *row == complete.trajectory.row);
-            if dropped {
-                *complete_frames -= complete.piece.frames;
-                chunks.give_back(complete.piece);
-            }
-            !dropped
-        });
-        before - self.open_frames - self.complete_frames
+        let stays = |complete: &Complete<_>| !slots.iter().any(|(_, row)| *row == complete.trajectory.row);
+        self.ready.retain(specs, self.complete.iter().map(|complete| (complete.frames(), stays(complete))));
+        self.complete.retain(stays);
+        before - self.open_frames - self.ready.len()
     }
 
     /// Bytes held.
     pub(crate) fn memory(&self) -> usize {
-        self.chunks.memory()
+        self.chunks.memory() + self.ready.memory()
+    }
+}
+
+/// Calls `f` with the runs among `ticks` in which a slot of a time-major block holds frames.
+#[inline]
+fn valid_runs<T: Task>(block: &Block<T>, slot: usize, ticks: Range<usize>, mut f: impl FnMut(Range<usize>)) {
+    if block.frames == block.layout.slots() {
+        return f(ticks);
+    }
+    let flags = block.flags();
+    let valid = |tick: usize| flags[tick * block.rows.len() + slot].valid();
+    let mut tick = ticks.start;
+    while tick < ticks.end {
+        // Slots without a frame lie between episodes only, or behind the last one.
+        let start = (tick..ticks.end).find(|tick| valid(*tick)).unwrap_or(ticks.end);
+        let stop = (start..ticks.end).find(|tick| !valid(*tick)).unwrap_or(ticks.end);
+        f(start..stop);
+        tick = stop;
     }
 }
 

@@ -1,0 +1,86 @@
+//! Memory of episodes that are complete and wait for their batch.
+
+use std::ops::Range;
+
+use super::{
+    block::Block,
+    column::{Bytes, copy},
+};
+use crate::{components::ColumnSpec, task::Task};
+
+/// Frames in columns, one episode behind the other in the order in which they ended; batches take them from the front.
+#[derive(Default)]
+pub(super) struct Ready {
+    columns: Vec<Bytes>,
+    /// The frames that are there.
+    frames: Range<usize>,
+}
+
+impl Ready {
+    /// Frames that wait.
+    pub(super) fn len(&self) -> usize {
+        self.frames.len()
+    }
+
+    /// Makes room for `frames` more behind the last one; returns where they begin. They are to be written at once.
+    pub(super) fn reserve(&mut self, specs: &[ColumnSpec], frames: usize) -> usize {
+        self.columns.resize_with(specs.len(), Bytes::default);
+        if self.frames.start > 0 {
+            self.shift(specs, self.frames.clone(), 0);
+            self.frames = 0..self.frames.len();
+        }
+        let begin = self.frames.end;
+        self.frames.end += frames;
+        for (column, spec) in self.columns.iter_mut().zip(specs) {
+            column.resize(self.frames.end * spec.stride);
+        }
+        begin
+    }
+
+    /// A run of slots of a column of values of `stride` bytes, to be written.
+    #[inline(always)]
+    pub(super) fn run_mut(&mut self, column: usize, stride: usize, slots: Range<usize>) -> &mut [u8] {
+        &mut self.columns[column].bytes_mut()[slots.start * stride..slots.end * stride]
+    }
+
+    /// Moves the first `frames` frames to slots from `at` on of a block.
+    pub(super) fn take<T: Task>(&mut self, block: &mut Block<T>, specs: &[ColumnSpec], frames: usize, at: usize) {
+        let from = self.frames.start..self.frames.start + frames;
+        for ((to, column), spec) in block.columns.iter_mut().zip(&self.columns).zip(specs) {
+            let stride = spec.stride;
+            let to = &mut to.bytes_mut()[at * stride..(at + frames) * stride];
+            copy(&column.bytes()[from.start * stride..from.end * stride], to);
+        }
+        self.frames.start = from.end;
+    }
+
+    /// Drops all but some of the frames. `episodes` are the lengths of all episodes and whether each stays.
+    pub(super) fn retain(&mut self, specs: &[ColumnSpec], episodes: impl Iterator<Item = (usize, bool)>) {
+        let (mut from, mut to) = (self.frames.start, self.frames.start);
+        for (length, stays) in episodes {
+            if stays {
+                self.shift(specs, from..from + length, to);
+                to += length;
+            }
+            from += length;
+        }
+        self.frames.end = to;
+    }
+
+    /// Drops all frames.
+    pub(super) fn clear(&mut self) {
+        self.frames = 0..0;
+    }
+
+    fn shift(&mut self, specs: &[ColumnSpec], from: Range<usize>, to: usize) {
+        for (column, spec) in self.columns.iter_mut().zip(specs) {
+            let stride = spec.stride;
+            column.bytes_mut().copy_within(from.start * stride..from.end * stride, to * stride);
+        }
+    }
+
+    /// Bytes held.
+    pub(super) fn memory(&self) -> usize {
+        self.columns.iter().map(Bytes::capacity).sum()
+    }
+}
