@@ -171,7 +171,7 @@ fn threads(threads: usize, shared: bool) -> Result<Option<Arc<rayon::ThreadPool>
 impl<T: Task> Drive<T> {
     /// Bytes of a rollout's columns.
     pub(crate) fn rollout_bytes(&self, rows: usize, ticks: usize) -> usize {
-        memory::rollout_bytes::<T>(&self.specs, rows, ticks)
+        memory::rollout_bytes(&self.specs, rows, ticks)
     }
 
     pub(crate) fn rollout(&mut self) -> Option<Mut<'_, RolloutSlot<T>>> {

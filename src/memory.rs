@@ -6,7 +6,7 @@ use crate::{components::ColumnSpec, config::CollectorConfig, error::Error, polic
 const ROW: usize = 160;
 
 /// Bytes of the columns of a rollout.
-pub(crate) fn rollout_bytes<T: Task>(specs: &[ColumnSpec], rows: usize, ticks: usize) -> usize {
+pub(crate) fn rollout_bytes(specs: &[ColumnSpec], rows: usize, ticks: usize) -> usize {
     let frame: usize = specs.iter().map(|spec| spec.stride).sum();
     let slots = rows.saturating_mul(ticks);
     // Columns that lead have one tick more.
@@ -30,7 +30,7 @@ pub(crate) fn check<T: Task>(
     let parts = [
         (
             if config.frames_per_batch.is_some() { "frames_per_batch" } else { "rows" },
-            rollout_bytes::<T>(specs, rows, config.horizon()),
+            rollout_bytes(specs, rows, config.horizon()),
         ),
         ("rows", rows.saturating_mul(row + scratch)),
         ("policy", plan.map_or(0, |plan| plan.parameters().saturating_mul(4).saturating_mul(sets))),

@@ -150,9 +150,8 @@ impl Stream {
     /// Two independent words: one draw.
     #[inline]
     pub fn pair(&mut self) -> [u32; 2] {
-        let block = threefry(self.key, [self.draw, self.episode]);
-        self.draw = self.draw.wrapping_add(1);
-        block
+        let [pair] = self.pairs();
+        pair
     }
 
     /// `N` draws at once: the words of as many calls of [`pair`](Self::pair), in less time.
@@ -278,8 +277,7 @@ mod tests {
 
     #[test]
     fn draws_at_once_are_draws_one_by_one() {
-        let mut many = Stream::new(Seed(3), 5, Purpose::Env, 2);
-        let mut one = many;
+        let [mut one, mut many] = [Stream::new(Seed(3), 5, Purpose::Env, 2); 2];
         assert_eq!((many.pairs::<3>(), many), ([one.pair(), one.pair(), one.pair()], one));
     }
 

@@ -43,7 +43,7 @@ fn sin_cos(x: f32) -> (f32, f32) {
     const ROUND: f32 = 12_582_912.0;
     let rounded = x * std::f32::consts::FRAC_2_PI + ROUND;
     let (quadrant, n) = (rounded.to_bits(), rounded - ROUND);
-    let r = ((x - n * 1.570_312_5) - n * 4.837_512_969_970_703e-4) - n * 7.549_789_948_768_648e-8;
+    let r = ((x - n * 1.570_312_5) - n * 4.837_513e-4) - n * 7.549_79e-8;
     let z = r * r;
     let sin = r + r * z * (-1.666_665_5e-1 + z * (8.332_161e-3 + z * -1.951_529_6e-4));
     let cos = 1.0 - 0.5 * z + z * z * (4.166_664_6e-2 + z * (-1.388_731_6e-3 + z * 2.443_315_7e-5));

@@ -14,6 +14,7 @@ pub mod pendulum;
 mod rows;
 pub mod stacked;
 mod step;
+mod strip;
 
 pub use acrobot::{Acrobot, AcrobotOptions};
 pub use cart_pole::{CartPole, CartPoleOptions};

@@ -6,16 +6,20 @@ use std::{
 };
 
 use bevy_ecs::prelude::*;
-use bytemuck::cast_slice;
-use pulp::{Arch, Simd, WithSimd};
+use pulp::Arch;
 
-use super::{Env, clip::ActionClip, mask::MaskParts};
+use super::{
+    Env,
+    clip::ActionClip,
+    mask::MaskParts,
+    strip::{Rows, StepAll},
+};
 use crate::{
     components::{
-        Action, ActionMask, End, Episode, EpisodeStep, LastObservation, Observation, Reward, RowIndex, Slot, Threads, TickPlan,
-        TickReport, Truncation,
+        Action, ActionMask, End, Episode, EpisodeStep, LastObservation, Observation, Reward, RowIndex, Slot, Threads,
+        TickPlan, TickReport, Truncation,
     },
-    data::{Data, finite},
+    data::Data,
     error::{Error, panic_message},
     seed::{Seed, Stream},
 };
@@ -97,34 +101,6 @@ pub(super) fn close_frame(own: End, finite: bool, at_limit: bool, cut: bool) -> 
     if finite { end } else { End::QUARANTINED }
 }
 
-/// Slices of equal length over the columns of a run of rows.
-struct Rows<'a, E: Env> {
-    envs: &'a mut [E],
-    streams: &'a mut [Stream],
-    episodes: &'a mut [Episode],
-    actions: &'a [E::Action],
-    steps: &'a [EpisodeStep],
-    rows: &'a [RowIndex],
-    observations: &'a mut [E::Observation],
-    lasts: &'a mut [E::Observation],
-    masks: &'a mut [E::Mask],
-    rewards: &'a mut [Reward],
-    ends: &'a mut [End],
-}
-
-impl<'a, E: Env> Rows<'a, E> {
-    fn split_at(self, mid: usize) -> (Rows<'a, E>, Rows<'a, E>) {
-        macro_rules! halves {
-            (mut: $($m:ident),*; ref: $($r:ident),*) => {{
-                $( let $m = self.$m.split_at_mut(mid); )*
-                $( let $r = self.$r.split_at(mid); )*
-                (Rows { $($m: $m.0,)* $($r: $r.0,)* }, Rows { $($m: $m.1,)* $($r: $r.1,)* })
-            }};
-        }
-        halves!(mut: envs, streams, episodes, observations, lasts, masks, rewards, ends; ref: actions, steps, rows)
-    }
-}
-
 struct Tick<'a, E: Env> {
     settings: &'a EnvSettings<E>,
     report: &'a TickReport<E>,
@@ -145,13 +121,12 @@ impl<E: Env> Tick<'_, E> {
     /// The budget's last tick: steps only rows whose slot is below `active`.
     fn step_some(&self, mut rows: Rows<'_, E>, slots: &[Slot], active: u32) {
         for slot in slots {
-            let (mut row, rest) = rows.split_at(1);
+            let (row, rest) = rows.split_at(1);
             if slot.0 < active {
                 self.guarded(row);
             } else {
                 row.ends[0] = End::RUNNING;
                 row.rewards[0] = Reward(0.0);
-                let _idle = &mut row;
             }
             rows = rest;
         }
@@ -161,12 +136,18 @@ impl<E: Env> Tick<'_, E> {
     fn guarded(&self, mut rows: Rows<'_, E>) {
         let (current, call) = (Cell::new(0_u32), Cell::new("step"));
         let caught = catch_unwind(AssertUnwindSafe(|| {
-            let (rows, current) = (&mut rows, &current);
+            let (settings, cut, rows, current) = (self.settings, self.cut, &mut rows, &current);
             if self.settings.clip.is_empty() {
-                self.settings.arch.dispatch(StepAll { tick: self, rows, current, clip: |action: &E::Action| *action });
+                self.settings.arch.dispatch(StepAll {
+                    settings,
+                    cut,
+                    rows,
+                    current,
+                    clip: |action: &E::Action| *action,
+                });
             } else {
                 let clip = |action: &E::Action| self.settings.clip.apply(action);
-                self.settings.arch.dispatch(StepAll { tick: self, rows, current, clip });
+                self.settings.arch.dispatch(StepAll { settings, cut, rows, current, clip });
             }
             self.reset_ended(rows, current, &call);
         }));
@@ -240,75 +221,6 @@ impl<E: Env> Tick<'_, E> {
             row: rows.rows[i].0,
             episode: rows.episodes[i].0,
             seed: self.settings.seed.0,
-        }
-    }
-}
-
-/// Rows that are stepped before their ends are looked at: what they wrote is still in the first-level cache.
-const STRIP: usize = 256;
-
-/// Steps every row of a chunk. Nothing is reset here, so that the loops stay free of rare branches.
-///
-/// Compiled for each instruction set: environments that are arithmetic are stepped as many rows at once as its registers
-/// hold, with the same bits, since products and sums are never fused.
-struct StepAll<'s, 'a, 'r, E: Env, C> {
-    tick: &'s Tick<'a, E>,
-    rows: &'s mut Rows<'r, E>,
-    /// The row that is being stepped, for the message of a panic. Not a `usize`: the loop writes it in every turn, and
-    /// the widest number that a loop writes bounds how many rows a register holds.
-    current: &'s Cell<u32>,
-    clip: C,
-}
-
-impl<E: Env, C: Fn(&E::Action) -> E::Action> WithSimd for StepAll<'_, '_, '_, E, C> {
-    type Output = ();
-
-    #[inline(always)]
-    fn with_simd<S: Simd>(self, _: S) {
-        for first in (0..self.rows.envs.len()).step_by(STRIP) {
-            let strip = first..(first + STRIP).min(self.rows.envs.len());
-            let (envs, streams) = (&mut self.rows.envs[strip.clone()], &mut self.rows.streams[strip.clone()]);
-            let (actions, steps) = (&self.rows.actions[strip.clone()], &self.rows.steps[strip.clone()]);
-            let (observations, rewards) =
-                (&mut self.rows.observations[strip.clone()], &mut self.rows.rewards[strip.clone()]);
-            let ends = &mut self.rows.ends[strip];
-            for i in 0..envs.len() {
-                self.current.set((first + i) as u32);
-                let transition = envs[i].step(&(self.clip)(&actions[i]), &mut streams[i]);
-                ends[i] = End::from_env(transition.terminated, transition.truncated);
-                rewards[i] = Reward(transition.reward);
-                observations[i] = transition.observation;
-            }
-            let limit = self.tick.settings.limit.wrapping_sub(1);
-            close_frames(ends, steps, limit, self.tick.cut);
-            if !all_finite(self.tick.settings.floats, observations, rewards) {
-                quarantine(ends, observations, rewards);
-            }
-        }
-    }
-}
-
-/// Adds the engine's truncations to the ends that environments gave.
-#[inline(always)]
-fn close_frames(ends: &mut [End], steps: &[EpisodeStep], last: u32, cut: bool) {
-    for (end, step) in ends.iter_mut().zip(steps) {
-        *end = close_frame(*end, true, step.0 >= last, cut);
-    }
-}
-
-/// Whether every number is finite. `floats` says that observations are floats and nothing else.
-#[inline(always)]
-fn all_finite<O: Data>(floats: bool, observations: &[O], rewards: &[Reward]) -> bool {
-    let all = |numbers: &[f32]| numbers.iter().fold(true, |all, x| all & finite(*x));
-    let seen = if floats { all(cast_slice(observations)) } else { observations.iter().all(Data::is_finite) };
-    seen & all(cast_slice(rewards))
-}
-
-#[cold]
-fn quarantine<O: Data>(ends: &mut [End], observations: &[O], rewards: &[Reward]) {
-    for ((end, observation), reward) in ends.iter_mut().zip(observations).zip(rewards) {
-        if !(finite(reward.0) && observation.is_finite()) {
-            *end = End::QUARANTINED;
         }
     }
 }

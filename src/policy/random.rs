@@ -147,18 +147,4 @@ mod tests {
         assert!(actions.iter().flatten().all(|x| (-2.0..3.0).contains(x)));
         assert!(actions.iter().flatten().any(|x| *x < -1.5) && actions.iter().flatten().any(|x| *x > 2.5));
     }
-
-    #[test]
-    #[ignore = "a measurement: run with --release --ignored --nocapture"]
-    fn speed() {
-        let (keys, episodes, steps) = columns(1_024);
-        let mut actions = vec![0; 1_024];
-        let (space, fields) = (Space::discrete(2), i32::fields());
-        let start = std::time::Instant::now();
-        for _ in 0..20_000 {
-            let streams = Streams::new(std::hint::black_box(&keys), &episodes, &steps);
-            random_actions::<Coin>(&space, &fields, Masks::new::<()>(&[]), &streams, &mut actions);
-        }
-        println!("{:.2} ns a row", start.elapsed().as_nanos() as f64 / (20_000.0 * 1_024.0));
-    }
 }

@@ -156,17 +156,3 @@ fn what_does_not_fit_is_an_error() {
     empty.share(&network).unwrap();
     assert!(empty.weights.is_some());
 }
-
-#[test]
-#[ignore = "a measurement: run with --release --ignored --nocapture"]
-fn speed() {
-    let spec =
-        NetworkSpec { critic: Some(vec![]), trunk: NetworkSpec::default().actor, actor: vec![], ..Default::default() };
-    let mut network = network(&spec, 4, &Space::discrete(2));
-    let mut rows = Rows::new(network.plan(), (0..4 * 1_024).map(|i| (i as f32).sin()).collect(), 0);
-    let start = std::time::Instant::now();
-    for _ in 0..2_000 {
-        rows = rows.run(&mut network, Exploration::Sample, false);
-    }
-    println!("{:.2} M rows/s", 2_000.0 * 1_024.0 / start.elapsed().as_secs_f64() / 1e6);
-}

@@ -1,0 +1,115 @@
+//! Stepping a run of rows, strip by strip.
+
+use std::cell::Cell;
+
+use bytemuck::cast_slice;
+use pulp::{Simd, WithSimd};
+
+use super::{
+    Env,
+    step::{EnvSettings, close_frame},
+};
+use crate::{
+    components::{End, Episode, EpisodeStep, Reward, RowIndex},
+    data::{Data, finite},
+    seed::Stream,
+};
+
+/// Slices of equal length over the columns of a run of rows.
+pub(super) struct Rows<'a, E: Env> {
+    pub envs: &'a mut [E],
+    pub streams: &'a mut [Stream],
+    pub episodes: &'a mut [Episode],
+    pub actions: &'a [E::Action],
+    pub steps: &'a [EpisodeStep],
+    pub rows: &'a [RowIndex],
+    pub observations: &'a mut [E::Observation],
+    pub lasts: &'a mut [E::Observation],
+    pub masks: &'a mut [E::Mask],
+    pub rewards: &'a mut [Reward],
+    pub ends: &'a mut [End],
+}
+
+impl<'a, E: Env> Rows<'a, E> {
+    pub(super) fn split_at(self, mid: usize) -> (Rows<'a, E>, Rows<'a, E>) {
+        macro_rules! halves {
+            (mut: $($m:ident),*; ref: $($r:ident),*) => {{
+                $( let $m = self.$m.split_at_mut(mid); )*
+                $( let $r = self.$r.split_at(mid); )*
+                (Rows { $($m: $m.0,)* $($r: $r.0,)* }, Rows { $($m: $m.1,)* $($r: $r.1,)* })
+            }};
+        }
+        halves!(mut: envs, streams, episodes, observations, lasts, masks, rewards, ends; ref: actions, steps, rows)
+    }
+}
+
+/// Rows that are stepped before their ends are looked at: what they wrote is still in the first-level cache.
+const STRIP: usize = 256;
+
+/// Steps every row of a chunk. Nothing is reset here, so that the loops stay free of rare branches.
+///
+/// Compiled for each instruction set: environments that are arithmetic are stepped as many rows at once as its registers
+/// hold, with the same bits, since products and sums are never fused.
+pub(super) struct StepAll<'s, 'r, E: Env, C> {
+    pub settings: &'s EnvSettings<E>,
+    /// Whether every episode is cut.
+    pub cut: bool,
+    pub rows: &'s mut Rows<'r, E>,
+    /// The row that is being stepped, for the message of a panic. Not a `usize`: the loop writes it in every turn, and
+    /// the widest number that a loop writes bounds how many rows a register holds.
+    pub current: &'s Cell<u32>,
+    pub clip: C,
+}
+
+impl<E: Env, C: Fn(&E::Action) -> E::Action> WithSimd for StepAll<'_, '_, E, C> {
+    type Output = ();
+
+    #[inline(always)]
+    fn with_simd<S: Simd>(self, _: S) {
+        for first in (0..self.rows.envs.len()).step_by(STRIP) {
+            let strip = first..(first + STRIP).min(self.rows.envs.len());
+            let (envs, streams) = (&mut self.rows.envs[strip.clone()], &mut self.rows.streams[strip.clone()]);
+            let (actions, steps) = (&self.rows.actions[strip.clone()], &self.rows.steps[strip.clone()]);
+            let (observations, rewards) =
+                (&mut self.rows.observations[strip.clone()], &mut self.rows.rewards[strip.clone()]);
+            let ends = &mut self.rows.ends[strip];
+            for i in 0..envs.len() {
+                self.current.set((first + i) as u32);
+                let transition = envs[i].step(&(self.clip)(&actions[i]), &mut streams[i]);
+                ends[i] = End::from_env(transition.terminated, transition.truncated);
+                rewards[i] = Reward(transition.reward);
+                observations[i] = transition.observation;
+            }
+            let limit = self.settings.limit.wrapping_sub(1);
+            close_frames(ends, steps, limit, self.cut);
+            if !all_finite(self.settings.floats, observations, rewards) {
+                quarantine(ends, observations, rewards);
+            }
+        }
+    }
+}
+
+/// Adds the engine's truncations to the ends that environments gave.
+#[inline(always)]
+fn close_frames(ends: &mut [End], steps: &[EpisodeStep], last: u32, cut: bool) {
+    for (end, step) in ends.iter_mut().zip(steps) {
+        *end = close_frame(*end, true, step.0 >= last, cut);
+    }
+}
+
+/// Whether every number is finite. `floats` says that observations are floats and nothing else.
+#[inline(always)]
+fn all_finite<O: Data>(floats: bool, observations: &[O], rewards: &[Reward]) -> bool {
+    let all = |numbers: &[f32]| numbers.iter().fold(true, |all, x| all & finite(*x));
+    let seen = if floats { all(cast_slice(observations)) } else { observations.iter().all(Data::is_finite) };
+    seen & all(cast_slice(rewards))
+}
+
+#[cold]
+fn quarantine<O: Data>(ends: &mut [End], observations: &[O], rewards: &[Reward]) {
+    for ((end, observation), reward) in ends.iter_mut().zip(observations).zip(rewards) {
+        if !(finite(reward.0) && observation.is_finite()) {
+            *end = End::QUARANTINED;
+        }
+    }
+}
