@@ -9,7 +9,7 @@ use std::{
 };
 
 use gleaner::{policy::Exploration, prelude::Collector};
-use support::{Ending, Script, Tag, publish_until, stamped_network, stamped_weights, tags};
+use support::{Ending, Script, Tag, publish_until, stamp, stamped_network, stamped_weights, tags};
 
 fn collector(rows: usize, ticks: usize, total: u64) -> Collector<Tag> {
     let builder = tags(Script::all(100, Ending::Terminated)).rows(rows).frames_per_batch(rows * ticks);
@@ -31,7 +31,7 @@ fn e10_no_action_comes_from_half_written_weights() {
             let outputs = batch.actions().iter().zip(batch.values().unwrap());
             // The action tells one block, the value every element of the other.
             let torn = outputs.zip(batch.versions()).find(|((a, b), version)| {
-                let version = **version as f32;
+                let version = stamp(**version);
                 **a != version || **b != version
             });
             if torn.is_some() {

@@ -7,7 +7,7 @@ use gleaner::{
     prelude::{Layout, TrajectoryId},
 };
 
-use super::{Ending, Frame, Log, Mode, balance};
+use super::{Ending, Frame, Log, Mode, balance, stamp};
 
 macro_rules! ensure {
     ($holds:expr, $($message:tt)+) => {
@@ -248,7 +248,7 @@ pub fn check_versions(log: &Log) -> Check {
             ensure!(outputs == (Some(0.0), Some(0.0)), "frame {i}: the policy ran in the warm-up: {outputs:?}");
             continue;
         }
-        let version = frame.version as f32;
+        let version = stamp(frame.version);
         ensure!(frame.action == version, "frame {i}: action {} under version {version}", frame.action);
         ensure!(frame.value == Some(version), "frame {i}: value {:?} under version {version}", frame.value);
     }

@@ -14,5 +14,5 @@ pub use case::{Act, Case, Mode, Publish, case, configure, mixed, publish_until};
 pub use check::{check_blanks, check_flags, check_ids, check_ledger, check_links, check_versions};
 pub use fault::{Call, Fault, Faulty, Kind};
 pub use log::{Frame, Log, Note, balance};
-pub use stamp::{sampling_network, stamped_network, stamped_weights};
+pub use stamp::{sampling_network, stamp, stamped_network, stamped_weights};
 pub use tag::{Ending, NEVER, Script, Seen, Tag, TagSim, tags};

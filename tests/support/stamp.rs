@@ -13,9 +13,14 @@ fn spec() -> NetworkSpec {
     NetworkSpec { trunk: vec![Layer::Linear(WIDTH)], actor: vec![], critic: Some(vec![]), head, normalize: None }
 }
 
-/// Two blocks that hold `version`: the mean action tells the second, the value the mean over all of the first.
+/// What the weights of `version` are filled with: small enough that the mean over a block is exact.
+pub fn stamp(version: u64) -> f32 {
+    (version % 65_536) as f32
+}
+
+/// Two blocks that hold the stamp of `version`: the mean action tells the second, the value the mean over all of the first.
 pub fn stamped_weights(version: u64) -> Weights {
-    let stamp = version as f32;
+    let stamp = stamp(version);
     let mut weights = Weights::new();
     weights.insert("trunk.0.weight", [WIDTH, 5], vec![0.0; 5 * WIDTH]);
     weights.insert("trunk.0.bias", [WIDTH], vec![stamp; WIDTH]);
@@ -27,7 +32,7 @@ pub fn stamped_weights(version: u64) -> Weights {
     weights
 }
 
-/// A policy whose mean action and value equal the version of its weights, starting at 0.
+/// A policy whose mean action and value equal the stamp of its weights' version, starting at 0.
 pub fn stamped_network<T: Task<Observation = Seen, Action = f32>>() -> Policy<T> {
     Policy::network(spec()).weights(stamped_weights(0)).backend(Backend::Cpu)
 }
