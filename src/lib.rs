@@ -7,9 +7,9 @@
 //!
 //! | | |
 //! |---|---|
-//! | vocabulary | [`data`], [`space`], [`seed`], [`math`], [`task`], [`error`], [`schedule`], [`components`] |
+//! | vocabulary | [`mod@data`], [`space`], [`seed`], [`math`], [`task`], [`error`], [`schedule`], [`components`] |
 //! | services | [`stats`], `gpu` |
-//! | organs | [`env`], [`policy`], [`rollout`], [`weights`] |
+//! | organs | [`mod@env`], [`policy`], [`rollout`], [`weights`] |
 //! | assembly | [`config`], [`collector`], [`host`] |
 
 extern crate self as gleaner;
