@@ -102,7 +102,7 @@ pub(crate) fn build<T: Task>(
     if config.executor == Executor::MultiThreaded
         && let Some(pool) = &threads
     {
-        world.insert_resource(Threads(pool.clone()));
+        world.resource_mut::<TickPlan<T>>().threads = Some(Threads(pool.clone()));
     }
     let mut drive = Drive {
         slots: world.query_filtered(),

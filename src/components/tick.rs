@@ -25,16 +25,15 @@ pub struct TickPlan<T> {
     pub version: u64,
     /// How row chunks are spread over threads.
     pub parallelism: Parallelism,
+    pub(crate) threads: Option<Threads>,
     pub(crate) task: PhantomData<fn() -> T>,
 }
 
 impl<T> Clone for TickPlan<T> {
     fn clone(&self) -> Self {
-        *self
+        Self { threads: self.threads.clone(), task: PhantomData, ..*self }
     }
 }
-
-impl<T> Copy for TickPlan<T> {}
 
 impl<T> Default for TickPlan<T> {
     fn default() -> Self {
@@ -44,6 +43,7 @@ impl<T> Default for TickPlan<T> {
             cut: false,
             version: 0,
             parallelism: Parallelism::SERIAL,
+            threads: None,
             task: PhantomData,
         }
     }
@@ -119,8 +119,8 @@ impl<T> TickReport<T> {
 }
 
 /// The collector's pool, for systems that bevy's own threads run. With the single-threaded executor the whole rollout
-/// runs inside the pool and this is absent.
-#[derive(Resource, Clone)]
+/// runs inside the pool and a plan has none.
+#[derive(Clone, Debug)]
 pub(crate) struct Threads(pub Arc<rayon::ThreadPool>);
 
 impl Threads {

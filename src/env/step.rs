@@ -58,7 +58,6 @@ pub(crate) fn step_rows<E: Env>(
     settings: Res<EnvSettings<E>>,
     plan: Res<TickPlan<E>>,
     report: Res<TickReport<E>>,
-    threads: Option<Res<Threads>>,
 ) {
     if report.failed() {
         return;
@@ -86,7 +85,7 @@ pub(crate) fn step_rows<E: Env>(
         if all {
             let least = plan.parallelism.step_rows;
             let least = if plan.parallelism.splits(slots.len(), least) { least } else { usize::MAX };
-            Threads::enter(threads.as_deref(), || tick.spread(chunk, least));
+            Threads::enter(plan.threads.as_ref(), || tick.spread(chunk, least));
         } else {
             tick.step_some(chunk, slots, plan.active);
         }

@@ -65,7 +65,6 @@ pub(crate) fn infer<T: Task>(
     mut rows: Query<InferColumns<T>>,
     plan: Res<TickPlan<T>>,
     report: Res<TickReport<T>>,
-    threads: Option<Res<Threads>>,
 ) {
     let mut actor = actor.into_inner();
     actor.ticks += 1;
@@ -94,7 +93,7 @@ pub(crate) fn infer<T: Task>(
             let (run, behind) = rest.split_at(end);
             match role {
                 Role::Random => actor.act_at_random(run),
-                Role::Policy => Threads::enter(threads.as_deref(), || actor.act(run, &report, &plan.parallelism)),
+                Role::Policy => Threads::enter(plan.threads.as_ref(), || actor.act(run, &report, &plan.parallelism)),
                 Role::Idle => {}
             }
             rest = behind;

@@ -29,7 +29,7 @@ pub(crate) fn record<T: Task>(world: &mut World, rows: &mut QueryState<RowColumn
     let Some(mut rollout) = world.resource_mut::<RolloutSlot<T>>().0.take() else { return };
     if rollout.block.is_some() && rollout.tick < rollout.ticks {
         rollout.previous_version = rollout.plan.version;
-        rollout.plan = *world.resource::<TickPlan<T>>();
+        rollout.plan = world.resource::<TickPlan<T>>().clone();
         rollout.record(world, rows);
         rollout.gaps = quarantined;
         if quarantined {
