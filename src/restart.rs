@@ -100,7 +100,7 @@ impl<T: Task> Collector<T> {
             if self.assembly.is_some() {
                 ledger.pending = ledger.pending.saturating_sub(u64::from(step.0));
             } else if step.0 > 0 {
-                ledger.episode(&trajectory);
+                ledger.episodes_ended([&trajectory].into_iter());
                 rollout.forced.push(Ended { slot: *slot, trajectory, last: last.0 });
             }
             (*step, *total, *id) = (EpisodeStep(0), EpisodeReturn(0.0), rollout.next_id());

@@ -121,18 +121,20 @@ pub(crate) struct Ledger {
 }
 
 impl Ledger {
-    /// Counts a finished episode.
-    pub(crate) fn episode(&mut self, trajectory: &Trajectory) {
-        let length = u64::from(trajectory.length);
-        self.counters.completed_trajectories += 1;
-        self.counters.trajectory_completed_frames += length;
-        self.pending = self.pending.saturating_sub(length);
-        if self.window.len() == EPISODE_WINDOW {
-            self.window.pop_front();
-        } else if self.window.capacity() == 0 {
+    /// Counts episodes that ended, in order.
+    pub(crate) fn episodes_ended<'a>(&mut self, ended: impl ExactSizeIterator<Item = &'a Trajectory> + Clone) {
+        let frames = ended.clone().map(|trajectory| u64::from(trajectory.length)).sum::<u64>();
+        self.counters.completed_trajectories += ended.len() as u64;
+        self.counters.trajectory_completed_frames += frames;
+        self.pending = self.pending.saturating_sub(frames);
+        if self.window.capacity() == 0 {
             self.window.reserve_exact(EPISODE_WINDOW);
         }
-        self.window.push_back((trajectory.total_reward, trajectory.length));
+        let kept = ended.len().min(EPISODE_WINDOW);
+        self.window.drain(..(self.window.len() + kept).saturating_sub(EPISODE_WINDOW));
+        let older = ended.len() - kept;
+        let newest = ended.skip(older);
+        self.window.extend(newest.map(|trajectory| (trajectory.total_reward, trajectory.length)));
     }
 
     pub(crate) fn set_running_return(&mut self, mean: Option<f32>) {

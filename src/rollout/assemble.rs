@@ -5,6 +5,7 @@ use bevy_ecs::prelude::*;
 use super::{
     block::Final,
     state::{Ended, Rollout, RolloutSlot},
+    trajectories::Pooled,
 };
 use crate::{
     components::{
@@ -27,7 +28,7 @@ pub(crate) fn assemble<T: Task>(
     world: &mut World,
     rows: &mut QueryState<EpisodeColumns<T>>,
     places: &mut QueryState<(Entity, &Slot), With<LastObservation<T>>>,
-    trajectories: &mut QueryState<&mut Trajectory>,
+    trajectories: &mut QueryState<Pooled>,
     mut order: Local<Vec<(u32, Entity)>>,
 ) {
     let Some(mut rollout) = world.resource_mut::<RolloutSlot<T>>().0.take() else { return };

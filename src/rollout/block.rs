@@ -2,7 +2,7 @@
 
 use bytemuck::Pod;
 
-use super::column::{Bytes, copy};
+use super::{column::Bytes, stream::Writer};
 use crate::{
     components::{ColumnSpec, End, EpisodeStep, Flags, RowIndex, Trajectory, TrajectoryId, Truncation},
     task::Task,
@@ -84,6 +84,7 @@ pub(crate) struct Block<T: Task> {
     pub rows: Vec<RowIndex>,
     /// Slots that hold a frame.
     pub frames: usize,
+    writer: Writer,
 }
 
 impl<T: Task> Block<T> {
@@ -96,6 +97,7 @@ impl<T: Task> Block<T> {
             trajectories: Vec::new(),
             rows: Vec::new(),
             frames: 0,
+            writer: Writer::default(),
         }
     }
 
@@ -106,6 +108,7 @@ impl<T: Task> Block<T> {
             let slots = if spec.leads { layout.leading_slots() } else { layout.slots() };
             column.resize(slots * spec.stride);
         }
+        self.writer = Writer::new(self.columns.iter().map(|column| column.bytes().len()).sum());
         self.finals.clear();
         self.trajectories.clear();
         self.rows.clear();
@@ -161,7 +164,12 @@ impl<T: Task> Block<T> {
 
     /// Writes one tick of a column of a time-major block.
     pub(crate) fn write_tick<V: Pod>(&mut self, column: usize, tick: usize, rows: usize, values: &[V]) {
-        copy(values, &mut self.columns[column].values_mut()[tick * rows..(tick + 1) * rows]);
+        self.writer.copy(values, &mut self.columns[column].values_mut()[tick * rows..(tick + 1) * rows]);
+    }
+
+    /// Writes the same value to one tick of a column of a time-major block.
+    pub(crate) fn fill_tick<V: Pod>(&mut self, column: usize, tick: usize, rows: usize, value: V) {
+        self.writer.fill(&mut self.columns[column].values_mut()[tick * rows..(tick + 1) * rows], value);
     }
 
     /// What followed slot `frame`, if that is kept apart.

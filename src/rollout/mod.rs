@@ -15,6 +15,7 @@ mod report;
 mod select;
 mod split;
 mod state;
+mod stream;
 mod trajectories;
 mod transpose;
 

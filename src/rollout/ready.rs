@@ -4,7 +4,7 @@ use std::ops::Range;
 
 use super::{
     block::Block,
-    column::{Bytes, copy},
+    column::Bytes, stream::Writer,
 };
 use crate::{components::ColumnSpec, task::Task};
 
@@ -49,7 +49,7 @@ impl Ready {
         for ((to, column), spec) in block.columns.iter_mut().zip(&self.columns).zip(specs) {
             let stride = spec.stride;
             let to = &mut to.bytes_mut()[at * stride..(at + frames) * stride];
-            copy(&column.bytes()[from.start * stride..from.end * stride], to);
+            Writer::default().copy(&column.bytes()[from.start * stride..from.end * stride], to);
         }
         self.frames.start = from.end;
     }

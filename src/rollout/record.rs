@@ -68,10 +68,9 @@ impl<T: Task> Rollout<T> {
         if self.rewards != Default::default() {
             self.rewards.apply(&mut block.columns[column::REWARD].values_mut()[frames.clone()]);
         }
-        let flags = &mut block.columns[column::FLAGS].values_mut::<Flags>()[frames.clone()];
-        flags[..random].fill(Flags::RANDOM);
-        flags[random..].fill(Flags::VALID);
-        block.columns[column::VERSION].values_mut::<u64>()[frames].fill(self.plan.version);
+        block.fill_tick(column::FLAGS, tick, rows, Flags::VALID);
+        block.columns[column::FLAGS].values_mut::<Flags>()[frames][..random].fill(Flags::RANDOM);
+        block.fill_tick(column::VERSION, tick, rows, self.plan.version);
         block.frames += active;
         for slot in active..rows {
             self.keep_next(tick * rows + slot);

@@ -24,8 +24,6 @@ pub(crate) fn report<T: Task>(
     ledger.counters.trajectory_serial = rollout.serial;
     ledger.in_flight += stepped - lost;
     ledger.pending += stepped - lost;
-    for ended in &rollout.ended[rollout.noted..] {
-        ledger.episode(&ended.trajectory);
-    }
+    ledger.episodes_ended(rollout.ended[rollout.noted..].iter().map(|ended| &ended.trajectory));
     rollout.noted = rollout.ended.len();
 }
