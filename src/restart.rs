@@ -100,8 +100,8 @@ impl<T: Task> Collector<T> {
             if self.assembly.is_some() {
                 ledger.pending = ledger.pending.saturating_sub(u64::from(step.0));
             } else if step.0 > 0 {
-                ledger.episodes_ended([&trajectory].into_iter());
-                rollout.forced.push(Ended { slot: *slot, trajectory, last: last.0 });
+                ledger.episodes_ended(&[trajectory]);
+                rollout.forced.push_back((Ended { slot: *slot, last: last.0 }, trajectory));
             }
             (*step, *total, *id) = (EpisodeStep(0), EpisodeReturn(0.0), rollout.next_id());
             episode.0 += 1;

@@ -122,8 +122,8 @@ pub(crate) struct Ledger {
 
 impl Ledger {
     /// Counts episodes that ended, in order.
-    pub(crate) fn episodes_ended<'a>(&mut self, ended: impl ExactSizeIterator<Item = &'a Trajectory> + Clone) {
-        let frames = ended.clone().map(|trajectory| u64::from(trajectory.length)).sum::<u64>();
+    pub(crate) fn episodes_ended(&mut self, ended: &[Trajectory]) {
+        let frames = ended.iter().map(|trajectory| u64::from(trajectory.length)).sum::<u64>();
         self.counters.completed_trajectories += ended.len() as u64;
         self.counters.trajectory_completed_frames += frames;
         self.pending = self.pending.saturating_sub(frames);
@@ -132,9 +132,8 @@ impl Ledger {
         }
         let kept = ended.len().min(EPISODE_WINDOW);
         self.window.drain(..(self.window.len() + kept).saturating_sub(EPISODE_WINDOW));
-        let older = ended.len() - kept;
-        let newest = ended.skip(older);
-        self.window.extend(newest.map(|trajectory| (trajectory.total_reward, trajectory.length)));
+        let newest = &ended[ended.len() - kept..];
+        self.window.extend(newest.iter().map(|trajectory| (trajectory.total_reward, trajectory.length)));
     }
 
     pub(crate) fn set_running_return(&mut self, mean: Option<f32>) {

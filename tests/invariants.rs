@@ -7,12 +7,12 @@ use std::sync::Arc;
 
 use gleaner::{
     components::{End, Truncation},
-    prelude::{Executor, TrajectoryId},
+    prelude::TrajectoryId,
 };
 use proptest::{prelude::*, test_runner::Config};
 use support::{
     Case, Ending, Log, Mode, Publish, Script, case, check_blanks, check_flags, check_ids, check_ledger, check_links,
-    check_versions, mixed,
+    check_streams, check_versions, mixed,
 };
 
 fn cases() -> Config {
@@ -26,6 +26,7 @@ fn holds(check: Result<(), String>) -> Result<(), TestCaseError> {
 proptest! {
     #![proptest_config(cases())]
 
+    /// O-03 too.
     #[test]
     fn i1_links(case in case()) {
         holds(check_links(&case.run()))?;
@@ -36,11 +37,13 @@ proptest! {
         holds(check_flags(&case.run()))?;
     }
 
+    /// O-05 too.
     #[test]
     fn i3_ledger(case in case()) {
         holds(check_ledger(&case.run()))?;
     }
 
+    /// O-04 too.
     #[test]
     fn i3_i4_ledger_and_ids_over_resets_seeds_and_reloads((case, acts) in mixed()) {
         let log = case.act(&acts).map_err(TestCaseError::fail)?;
@@ -54,36 +57,13 @@ proptest! {
 
     #[test]
     fn i6_streams(case in case(), horizon in 1..=33_usize) {
-        // What depends on batches by its meaning is left out.
-        let case = Case { publish: Publish::Nobody, sample: true, edge: false, reset_each: false, ..case };
-        let whole = case.run();
-        let other = Case { horizon, short: 0, threads: 8, executor: swapped(case.executor), ..case.clone() };
-        let other = Case { simulator: !case.simulator, ..other }.run();
-        prop_assert_eq!(endless_essence(&whole), endless_essence(&other));
+        holds(check_streams(&case, horizon))?;
     }
 
     #[test]
     fn i13_blanks(case in case()) {
         holds(check_blanks(&case.run()))?;
     }
-}
-
-fn swapped(executor: Executor) -> Executor {
-    match executor {
-        Executor::SingleThreaded => Executor::MultiThreaded,
-        Executor::MultiThreaded => Executor::SingleThreaded,
-    }
-}
-
-/// The frames without the mark of a fault, which a batch that is out already cannot carry.
-fn endless_essence(log: &Log) -> Vec<impl PartialEq + std::fmt::Debug + use<>> {
-    let mut log = log.clone();
-    for frame in &mut log.frames {
-        if frame.end.truncation() == Some(Truncation::Fault) {
-            frame.end = End::RUNNING;
-        }
-    }
-    log.essence()
 }
 
 #[test]

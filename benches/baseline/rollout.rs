@@ -12,7 +12,7 @@ use super::{
 /// cache.
 const STRIP: usize = 128;
 /// Blocks of the generator side by side.
-const LANES: usize = 16;
+const LANES: usize = 32;
 const DRAWS_PER_FRAME: u32 = 64;
 const VALID: u8 = 1;
 

@@ -52,6 +52,8 @@ const TAU: f32 = 0.02;
 const X_LIMIT: f32 = 2.4;
 /// 12 degrees.
 const THETA_LIMIT: f32 = 0.209_439_51;
+/// Rows that are stepped side by side.
+const BLOCK: usize = 128;
 
 impl Task for CartPole {
     type Observation = [f32; 4];
@@ -81,16 +83,58 @@ impl Env for CartPole {
         [x, x_dot, theta, theta_dot]
     }
 
-    // Selects in place of branches, and constants folded into multiplications: the loop over rows vectorises.
     #[inline(always)]
     fn step(&mut self, action: &i32, _: &mut Stream) -> Transition<[f32; 4]> {
-        let force = if *action == 1 { FORCE } else { -FORCE };
-        let (sin, cos) = sin_cos(self.theta);
-        let push = (force + POLE_MASS * LENGTH * self.theta_dot * self.theta_dot * sin) * (1.0 / TOTAL_MASS);
-        let theta_acc =
-            (GRAVITY * sin - cos * push) / (LENGTH * (4.0 / 3.0) - (LENGTH * POLE_MASS / TOTAL_MASS) * cos * cos);
-        let x_acc = push - (POLE_MASS * LENGTH / TOTAL_MASS) * theta_acc * cos;
+        let accelerations = accelerations(*action, self.theta_dot, sin_cos(self.theta));
+        self.advance(accelerations)
+    }
 
+    // The results of one row wait for each other; in short loops over columns a processor has many rows in flight.
+    #[inline(always)]
+    fn step_many(
+        carts: &mut [Self],
+        _: &mut [Stream],
+        action: impl Fn(usize) -> i32,
+        mut done: impl FnMut(usize, Transition<[f32; 4]>),
+    ) {
+        let [mut x, mut x_dot, mut theta, mut theta_dot] = [[0.0; BLOCK]; 4];
+        let [mut sin, mut cos] = [[0.0; BLOCK]; 2];
+        for first in (0..carts.len()).step_by(BLOCK) {
+            let n = (carts.len() - first).min(BLOCK);
+            let carts = &mut carts[first..first + n];
+            for i in 0..n {
+                Self { x: x[i], x_dot: x_dot[i], theta: theta[i], theta_dot: theta_dot[i] } = carts[i];
+            }
+            for i in 0..n {
+                (sin[i], cos[i]) = sin_cos(theta[i]);
+            }
+            // From here on these hold accelerations.
+            let (x_acc, theta_acc) = (&mut sin, &mut cos);
+            for i in 0..n {
+                (x_acc[i], theta_acc[i]) = accelerations(action(first + i), theta_dot[i], (x_acc[i], theta_acc[i]));
+            }
+            for i in 0..n {
+                carts[i] = Self { x: x[i], x_dot: x_dot[i], theta: theta[i], theta_dot: theta_dot[i] };
+                done(first + i, carts[i].advance((x_acc[i], theta_acc[i])));
+            }
+        }
+    }
+}
+
+/// Accelerations of the cart and of the pole's angle. Selects in place of branches, and constants folded into
+/// multiplications: the loop over rows vectorises.
+#[inline(always)]
+fn accelerations(action: i32, theta_dot: f32, (sin, cos): (f32, f32)) -> (f32, f32) {
+    let force = if action == 1 { FORCE } else { -FORCE };
+    let push = (force + POLE_MASS * LENGTH * theta_dot * theta_dot * sin) * (1.0 / TOTAL_MASS);
+    let theta_acc =
+        (GRAVITY * sin - cos * push) / (LENGTH * (4.0 / 3.0) - (LENGTH * POLE_MASS / TOTAL_MASS) * cos * cos);
+    (push - (POLE_MASS * LENGTH / TOTAL_MASS) * theta_acc * cos, theta_acc)
+}
+
+impl CartPole {
+    #[inline(always)]
+    fn advance(&mut self, (x_acc, theta_acc): (f32, f32)) -> Transition<[f32; 4]> {
         self.x += TAU * self.x_dot;
         self.x_dot += TAU * x_acc;
         self.theta += TAU * self.theta_dot;

@@ -12,7 +12,7 @@ use super::{
     Env,
     clip::ActionClip,
     mask::MaskParts,
-    strip::{Rows, StepAll},
+    strip::{Rows, STRIP, StepAll},
 };
 use crate::{
     components::{
@@ -111,10 +111,22 @@ impl<E: Env> Tick<'_, E> {
     fn spread(&self, rows: Rows<'_, E>, least: usize) {
         let n = rows.envs.len();
         if n / 2 < least {
-            return self.guarded(rows);
+            return self.step_strips(rows);
         }
         let (left, right) = rows.split_at(n / 2);
         rayon::join(|| self.spread(left, least), || self.spread(right, least));
+    }
+
+    /// Steps rows strip by strip, until one panics.
+    fn step_strips(&self, mut rest: Rows<'_, E>) {
+        while !rest.envs.is_empty() {
+            let n = rest.envs.len().min(STRIP);
+            let (strip, behind) = rest.split_at(n);
+            if !self.guarded(strip) {
+                return;
+            }
+            rest = behind;
+        }
     }
 
     /// The budget's last tick: steps only rows whose slot is below `active`.
@@ -131,8 +143,9 @@ impl<E: Env> Tick<'_, E> {
         }
     }
 
-    /// Steps a chunk; a panic of user code becomes the tick's error, with the row that it came from.
-    fn guarded(&self, mut rows: Rows<'_, E>) {
+    /// Steps a strip; a panic of user code becomes the tick's error, with the row that it came from. Whether there was
+    /// none.
+    fn guarded(&self, mut rows: Rows<'_, E>) -> bool {
         let (current, call) = (Cell::new(0_u32), Cell::new("step"));
         let caught = catch_unwind(AssertUnwindSafe(|| {
             let (settings, cut, rows, current) = (self.settings, self.cut, &mut rows, &current);
@@ -152,6 +165,7 @@ impl<E: Env> Tick<'_, E> {
         }));
         let stepped = if call.get() == "step" && caught.is_err() { current.get() as usize } else { rows.envs.len() };
         self.report.stepped(stepped as u64);
+        let fine = caught.is_ok();
         if let Err(payload) = caught {
             let i = current.get() as usize;
             let error = Error::EnvPanic {
@@ -170,6 +184,7 @@ impl<E: Env> Tick<'_, E> {
             };
             self.report.fail(rows.rows[i].0, error);
         }
+        fine
     }
 
     /// Keeps the last observation of ended rows and starts their next episode.

@@ -1,4 +1,4 @@
-//! Stepping a run of rows, strip by strip.
+//! Stepping a strip of rows.
 
 use std::cell::Cell;
 
@@ -43,10 +43,11 @@ impl<'a, E: Env> Rows<'a, E> {
     }
 }
 
-/// Rows that are stepped before their ends are looked at: what they wrote is still in the first-level cache.
-const STRIP: usize = 256;
+/// Rows that a thread takes at a time: what stepping them wrote is still in the first-level cache when their ends are
+/// looked at and their next episodes begin.
+pub(super) const STRIP: usize = 256;
 
-/// Steps every row of a chunk. Nothing is reset here, so that the loops stay free of rare branches.
+/// Steps every row of a strip. Nothing is reset here, so that the loops stay free of rare branches.
 ///
 /// Compiled for each instruction set: environments that are arithmetic are stepped as many rows at once as its registers
 /// hold, with the same bits, since products and sums are never fused.
@@ -66,25 +67,20 @@ impl<E: Env, C: Fn(&E::Action) -> E::Action> WithSimd for StepAll<'_, '_, E, C> 
 
     #[inline(always)]
     fn with_simd<S: Simd>(self, _: S) {
-        for first in (0..self.rows.envs.len()).step_by(STRIP) {
-            let strip = first..(first + STRIP).min(self.rows.envs.len());
-            let (envs, streams) = (&mut self.rows.envs[strip.clone()], &mut self.rows.streams[strip.clone()]);
-            let (actions, steps) = (&self.rows.actions[strip.clone()], &self.rows.steps[strip.clone()]);
-            let (observations, rewards) =
-                (&mut self.rows.observations[strip.clone()], &mut self.rows.rewards[strip.clone()]);
-            let ends = &mut self.rows.ends[strip];
-            for i in 0..envs.len() {
-                self.current.set((first + i) as u32);
-                let transition = envs[i].step(&(self.clip)(&actions[i]), &mut streams[i]);
-                ends[i] = End::from_env(transition.terminated, transition.truncated);
-                rewards[i] = Reward(transition.reward);
-                observations[i] = transition.observation;
-            }
-            let limit = self.settings.limit.wrapping_sub(1);
-            close_frames(ends, steps, limit, self.cut);
-            if !all_finite(self.settings.floats, observations, rewards) {
-                quarantine(ends, observations, rewards);
-            }
+        let Rows { envs, streams, actions, steps, observations, rewards, ends, .. } = self.rows;
+        let action = |i| {
+            self.current.set(i as u32);
+            (self.clip)(&actions[i])
+        };
+        E::step_many(envs, streams, action, |i, transition| {
+            ends[i] = End::from_env(transition.terminated, transition.truncated);
+            rewards[i] = Reward(transition.reward);
+            observations[i] = transition.observation;
+        });
+        let limit = self.settings.limit.wrapping_sub(1);
+        close_frames(ends, steps, limit, self.cut);
+        if !all_finite(self.settings.floats, observations, rewards) {
+            quarantine(ends, observations, rewards);
         }
     }
 }
@@ -100,9 +96,14 @@ fn close_frames(ends: &mut [End], steps: &[EpisodeStep], last: u32, cut: bool) {
 /// Whether every number is finite. `floats` says that observations are floats and nothing else.
 #[inline(always)]
 fn all_finite<O: Data>(floats: bool, observations: &[O], rewards: &[Reward]) -> bool {
-    let all = |numbers: &[f32]| numbers.iter().fold(true, |all, x| all & finite(*x));
-    let seen = if floats { all(cast_slice(observations)) } else { observations.iter().all(Data::is_finite) };
-    seen & all(cast_slice(rewards))
+    let seen = if floats { all_numbers_finite(cast_slice(observations)) } else { observations.iter().all(Data::is_finite) };
+    seen & all_numbers_finite(cast_slice(rewards))
+}
+
+/// By the largest magnitude, as bits: infinity and NaN lie above all numbers.
+#[inline(always)]
+fn all_numbers_finite(numbers: &[f32]) -> bool {
+    numbers.iter().fold(0, |largest, x| (x.to_bits() & 0x7fff_ffff).max(largest)) < f32::INFINITY.to_bits()
 }
 
 #[cold]

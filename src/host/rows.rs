@@ -33,7 +33,7 @@ pub(super) struct HostRows<T: Task> {
     pub limit: u32,
     pub next_row: u32,
     /// Rows that left since the last tick, with their unfinished episodes.
-    leavers: Vec<Ended<T::Observation>>,
+    leavers: Vec<(Ended<T::Observation>, Trajectory)>,
     /// By slot: whether the row is gone.
     pub gone: Vec<bool>,
 }
@@ -112,7 +112,7 @@ pub(super) fn leave<T: Task>(
         last_version: rollout.plan.version,
         end: End::truncated_by(Truncation::RowRemoved),
     };
-    shared.leavers.push(Ended { slot, trajectory, last: last.0 });
+    shared.leavers.push((Ended { slot, last: last.0 }, trajectory));
 }
 
 /// Completes the frames that the host's systems wrote: the engine's ends, the quarantine, and who had no frame.
@@ -160,12 +160,12 @@ pub(super) fn close_rows<T: Task>(mut holder: ResMut<RolloutSlot<T>>, mut shared
     if rollout.block.is_none() || rollout.tick >= rollout.ticks {
         return;
     }
-    for leaver in shared.leavers.drain(..) {
+    for (leaver, trajectory) in shared.leavers.drain(..) {
         if let Some(gone) = shared.gone.get_mut(leaver.slot as usize) {
             *gone = true;
             rollout.keep_leaver(leaver.slot as usize, leaver.last);
-            if leaver.trajectory.length > 0 {
-                rollout.ended.push(leaver);
+            if trajectory.length > 0 {
+                rollout.end_episode(leaver, trajectory);
             }
         }
     }

@@ -175,7 +175,7 @@ impl<T: Task> NetworkActor<T> {
         let (first, backend) = open_network(&plan, policy.backend, rows)?;
         let mut networks = vec![first];
         if backend == "cpu" {
-            for _ in 1..threads {
+            for _ in 1..threads * 4 {
                 networks.push(open_network(&plan, super::Backend::Cpu, rows)?.0);
             }
         }

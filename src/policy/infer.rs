@@ -179,7 +179,7 @@ impl<T: Task> Actor<T> {
 /// Parts that `rows` are cut into, so that no thread gets fewer than it is worth.
 fn pieces(rows: usize, parallelism: &Parallelism) -> usize {
     if parallelism.splits(rows, parallelism.infer_rows) {
-        parallelism.threads.min(rows / parallelism.infer_rows)
+        (4 * parallelism.threads).min(rows / parallelism.infer_rows)
     } else {
         1
     }

@@ -145,7 +145,7 @@ impl<T: Task> Rollout<T> {
         }
         // A quarantined first frame leaves an episode without frames: no trajectory.
         if step.0 > 0 {
-            self.ended.push(Ended { slot, trajectory, last });
+            self.end_episode(Ended { slot, last }, trajectory);
         }
         *step = EpisodeStep(0);
         *total = EpisodeReturn(0.0);

@@ -74,7 +74,7 @@ impl<T: Task> Assembly<T> {
     pub(crate) fn ingest(&mut self, rollout: &Rollout<T>, block: &Block<T>, ticks: usize) {
         let (rows, specs) = (rollout.rows, &rollout.columns.specs);
         self.open.resize(rows, EMPTY);
-        self.list(&rollout.ended, rows, specs);
+        self.list(&block.trajectories, &rollout.ended, rows, specs);
         for first in (0..rows).step_by(ROWS) {
             let group = first..(first + ROWS).min(rows);
             self.rows.fill(block, specs, group.clone(), ticks);
@@ -85,11 +85,17 @@ impl<T: Task> Assembly<T> {
     }
 
     /// Lists the episodes that ended in the rollout: as complete, where their frames go, and by slot.
-    fn list(&mut self, ended: &[Ended<T::Observation>], rows: usize, specs: &[ColumnSpec]) {
-        let frames = ended.iter().map(|ended| ended.trajectory.length as usize).sum();
+    fn list(
+        &mut self,
+        trajectories: &[Trajectory],
+        ended: &[Ended<T::Observation>],
+        rows: usize,
+        specs: &[ColumnSpec],
+    ) {
+        let frames = trajectories.iter().map(|trajectory| trajectory.length as usize).sum();
         let mut place = self.ready.reserve(specs, frames);
         self.places.clear();
-        for Ended { trajectory, last, .. } in ended {
+        for (trajectory, Ended { last, .. }) in trajectories.iter().zip(ended) {
             self.complete.push_back(Complete { trajectory: *trajectory, last: *last });
             self.places.push(place);
             place += trajectory.length as usize;
@@ -111,7 +117,7 @@ impl<T: Task> Assembly<T> {
         self.open_frames -= piece.frames;
         let (mut tick, mut episode) = (0, self.first[slot]);
         while episode != NONE {
-            let trajectory = &rollout.ended[episode as usize].trajectory;
+            let trajectory = &block.trajectories[episode as usize];
             // A fault on the rollout's first tick ends the episode at the rollout before: one tick before tick 0.
             let end = trajectory.tick.wrapping_add(1) as usize;
             let begin = self.places[episode as usize];

@@ -24,6 +24,6 @@ pub(crate) fn report<T: Task>(
     ledger.counters.trajectory_serial = rollout.serial;
     ledger.in_flight += stepped - lost;
     ledger.pending += stepped - lost;
-    ledger.episodes_ended(rollout.ended[rollout.noted..].iter().map(|ended| &ended.trajectory));
+    ledger.episodes_ended(rollout.ended_from(rollout.noted));
     rollout.noted = rollout.ended.len();
 }

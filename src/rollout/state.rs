@@ -1,5 +1,7 @@
 //! The rollout that is being written.
 
+use std::collections::VecDeque;
+
 use bevy_ecs::prelude::*;
 
 use super::{
@@ -121,11 +123,10 @@ impl Columns {
     }
 }
 
-/// An episode that ended in the rollout, where its frames lie.
+/// What the rollout itself needs to know of an episode that ended in it.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Ended<O> {
     pub slot: u32,
-    pub trajectory: Trajectory,
     /// The real last observation.
     pub last: O,
 }
@@ -149,13 +150,13 @@ pub(crate) struct Rollout<T: Task> {
     pub first_versions: Vec<u64>,
     /// Slots whose episode begins with the coming tick.
     pub started: Vec<u32>,
-    /// Episodes that ended in this rollout, in order.
+    /// Episodes that ended in this rollout, in order: parallel to the block's trajectories.
     pub ended: Vec<Ended<T::Observation>>,
     /// This tick's quarantined slots, ascending, with the last observations of their episodes.
     pub quarantined: Vec<(u32, T::Observation)>,
     /// Episodes that were cut between rollouts; the next one lists them first.
-    pub forced: Vec<Ended<T::Observation>>,
-    /// How many of `ended` the later stages have taken note of.
+    pub forced: VecDeque<(Ended<T::Observation>, Trajectory)>,
+    /// How many of the episodes that ended the later stages have taken note of.
     pub noted: usize,
     /// The plan that the tick in progress runs under.
     pub plan: TickPlan<T>,
@@ -191,7 +192,7 @@ impl<T: Task> Rollout<T> {
             started: Vec::new(),
             ended: Vec::new(),
             quarantined: Vec::new(),
-            forced: Vec::new(),
+            forced: VecDeque::new(),
             noted: 0,
             plan: TickPlan::default(),
             previous_version: 0,
@@ -217,11 +218,27 @@ impl<T: Task> Rollout<T> {
         self.ticks = ticks;
         self.tick = 0;
         self.ended.clear();
-        self.ended.append(&mut self.forced);
-        self.noted = self.ended.len();
         self.block = Some(block);
+        self.noted = self.forced.len();
+        while let Some((ended, trajectory)) = self.forced.pop_front() {
+            self.end_episode(ended, trajectory);
+        }
         self.first_versions.resize(rows.len(), 0);
         self.record_leading(world, 0);
+    }
+
+    /// Lists an episode that ended.
+    #[inline(always)]
+    pub(crate) fn end_episode(&mut self, ended: Ended<T::Observation>, trajectory: Trajectory) {
+        if let Some(block) = &mut self.block {
+            block.trajectories.push(trajectory);
+            self.ended.push(ended);
+        }
+    }
+
+    /// Episodes that ended, from number `first` on.
+    pub(crate) fn ended_from(&self, first: usize) -> &[Trajectory] {
+        self.block.as_ref().and_then(|block| block.trajectories.get(first..)).unwrap_or_default()
     }
 
     /// Takes the finished block out of the rollout.
@@ -231,7 +248,6 @@ impl<T: Task> Rollout<T> {
         if !block.finals.is_sorted_by_key(|last| last.frame) {
             block.finals.sort_unstable_by_key(|last| last.frame);
         }
-        block.trajectories.extend(self.ended.iter().map(|ended| ended.trajectory));
         self.rollout += 1;
         Some(block)
     }

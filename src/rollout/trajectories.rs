@@ -4,7 +4,7 @@ use std::marker::PhantomData;
 
 use bevy_ecs::prelude::*;
 
-use super::state::{Ended, Rollout};
+use super::state::Rollout;
 use crate::{
     components::{Trajectory, TrajectoryId},
     task::Task,
@@ -46,16 +46,16 @@ impl TrajectoryPool {
     }
 
     /// Makes the next entities these trajectories; spawns what the pool lacks.
-    fn write<O>(&mut self, ended: &[Ended<O>], world: &mut World, trajectories: &mut QueryState<Pooled>) {
-        for ended in ended.iter().skip(self.entities.len() - self.used) {
-            self.entities.push(world.spawn(ended.trajectory).id());
+    fn write(&mut self, ended: &[Trajectory], world: &mut World, trajectories: &mut QueryState<Pooled>) {
+        for trajectory in ended.iter().skip(self.entities.len() - self.used) {
+            self.entities.push(world.spawn(*trajectory).id());
         }
         let next = &self.entities[self.used..][..ended.len()];
         let gone = overwrite(next, self.used, trajectories.query_mut(&mut *world), |i, trajectory| {
-            *trajectory = ended[i].trajectory;
+            *trajectory = ended[i];
         });
         for i in gone {
-            self.entities[self.used + i] = world.spawn(ended[i].trajectory).id();
+            self.entities[self.used + i] = world.spawn(ended[i]).id();
         }
         self.used += ended.len();
     }
@@ -96,14 +96,15 @@ impl<T: Task> Rollout<T> {
         if self.pool.rollout != self.rollout {
             self.pool.begin(self.rollout, world, trajectories);
         }
-        let ended = &self.ended[self.pool.used.min(self.ended.len())..];
+        let Self { pool, block, .. } = self;
+        let Some(ended) = block.as_ref().and_then(|block| block.trajectories.get(pool.used..)) else { return };
         if ended.is_empty() {
             return;
         }
-        self.pool.write(ended, world, trajectories);
-        if self.pool.events {
-            for ended in ended {
-                world.trigger(EpisodeEnded::<T> { trajectory: ended.trajectory, task: PhantomData });
+        pool.write(ended, world, trajectories);
+        if pool.events {
+            for trajectory in ended {
+                world.trigger(EpisodeEnded::<T> { trajectory: *trajectory, task: PhantomData });
             }
         }
     }

@@ -11,7 +11,7 @@ use std::{
 use gleaner::{
     config::{CollectorBuilder, TrajFormat},
     env::Stepper,
-    policy::Exploration,
+    policy::{Backend, Exploration},
     prelude::{Collector, Executor, Rows, Task, WeightsHandle},
 };
 use proptest::{collection::vec, option, prelude::*};
@@ -61,6 +61,8 @@ pub struct Case {
     /// Actions drawn from a distribution instead of versions.
     pub sample: bool,
     pub publish: Publish,
+    /// What the policy runs on.
+    pub backend: Backend,
 }
 
 impl Default for Case {
@@ -82,6 +84,7 @@ impl Default for Case {
             simulator: false,
             sample: false,
             publish: Publish::Nobody,
+            backend: Backend::Cpu,
         }
     }
 }
@@ -132,6 +135,7 @@ pub fn case() -> impl Strategy<Value = Case> {
             simulator,
             sample: false,
             publish,
+            backend: Backend::Cpu,
         }
     })
 }
@@ -142,7 +146,7 @@ where
     T: Task<Observation = Seen, Action = f32>,
     S: Stepper<T> + 'static,
 {
-    let policy = if case.sample { sampling_network() } else { stamped_network() };
+    let policy = if case.sample { sampling_network() } else { stamped_network() }.backend(case.backend);
     let exploration = if case.sample { Exploration::Sample } else { Exploration::Mode };
     let mut builder = builder
         .rows(case.rows)

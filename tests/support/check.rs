@@ -4,10 +4,10 @@ use std::collections::HashMap;
 
 use gleaner::{
     components::{End, Trajectory, Truncation},
-    prelude::{Layout, TrajectoryId},
+    prelude::{Executor, Layout, TrajectoryId},
 };
 
-use super::{Ending, Frame, Log, Mode, balance, stamp};
+use super::{Case, Ending, Frame, Log, Mode, Publish, balance, stamp};
 
 macro_rules! ensure {
     ($holds:expr, $($message:tt)+) => {
@@ -267,4 +267,29 @@ pub fn check_blanks(log: &Log) -> Check {
         ensure!(note.valid.len() == note.frames, "batch {i}: {} valid slots", note.valid.len());
     }
     Ok(())
+}
+
+/// I6: the frames of a case do not depend on how batches are cut, threads, executor, or who steps the rows.
+pub fn check_streams(case: &Case, horizon: usize) -> Check {
+    // What depends on batches by its meaning is left out.
+    let case = Case { publish: Publish::Nobody, sample: true, edge: false, reset_each: false, ..case.clone() };
+    let executor = match case.executor {
+        Executor::SingleThreaded => Executor::MultiThreaded,
+        Executor::MultiThreaded => Executor::SingleThreaded,
+    };
+    let other = Case { horizon, short: 0, threads: 8, executor, simulator: !case.simulator, ..case.clone() };
+    let (whole, other) = (endless_essence(&case.run()), endless_essence(&other.run()));
+    ensure!(whole == other, "{} frames are not the {} of another cut", whole.len(), other.len());
+    Ok(())
+}
+
+/// The frames without the mark of a fault, which a batch that is out already cannot carry.
+fn endless_essence(log: &Log) -> Vec<impl PartialEq + std::fmt::Debug + use<>> {
+    let mut log = log.clone();
+    for frame in &mut log.frames {
+        if frame.end.truncation() == Some(Truncation::Fault) {
+            frame.end = End::RUNNING;
+        }
+    }
+    log.essence()
 }

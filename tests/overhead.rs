@@ -1,0 +1,83 @@
+//! The engine costs little where environments do little. The figures that count are the bench's (`one-row`, `light`,
+//! `spread`); these bounds hold for unoptimised builds on busy machines too.
+
+use std::{
+    collections::HashSet,
+    sync::{Arc, Mutex},
+    thread::{self, ThreadId},
+    time::Instant,
+};
+
+use bevy_ecs::prelude::Component;
+use gleaner::prelude::*;
+
+/// Does nothing but note who steps it.
+#[derive(Component, Clone, Default)]
+struct Idle(Option<Arc<Mutex<HashSet<ThreadId>>>>);
+
+impl Task for Idle {
+    type Observation = f32;
+    type Action = i32;
+    type Mask = ();
+
+    fn observation_space() -> Space {
+        Space::unbounded(1)
+    }
+
+    fn action_space() -> Space {
+        Space::discrete(2)
+    }
+}
+
+impl Env for Idle {
+    type Options = ();
+
+    fn reset(&mut self, _: &(), _: &mut Stream) -> f32 {
+        0.0
+    }
+
+    fn step(&mut self, _: &i32, _: &mut Stream) -> Transition<f32> {
+        if let Some(threads) = &self.0 {
+            threads.lock().expect("no panic").insert(thread::current().id());
+        }
+        Transition { observation: 0.0, reward: 0.0, terminated: false, truncated: false }
+    }
+}
+
+#[test]
+fn r1_a_step_of_an_empty_environment_is_cheap() {
+    // Microseconds a tick; a loop in Python takes about 5 for one row.
+    for (rows, bound) in [(1, 25.0), (8, 30.0), (64, 60.0)] {
+        let ticks = 1_024;
+        let mut collector = Collector::<Idle>::builder().rows(rows).frames_per_batch(rows * ticks).build().unwrap();
+        let turn = |_| {
+            let start = Instant::now();
+            drop(collector.next().expect("endless").expect("no fault"));
+            start.elapsed().as_secs_f64() / ticks as f64 * 1e6
+        };
+        let tick = (0..20).map(turn).fold(f64::INFINITY, f64::min);
+        println!("{rows} rows: {:.3} us of engine time a step", tick / rows as f64);
+        assert!(tick <= bound, "{rows} rows: a tick takes {tick:.1} us; legal: {bound}");
+    }
+}
+
+/// Few rows that do little are never handed to other threads, whatever number of threads is allowed.
+#[test]
+fn r6_light_work_stays_on_one_thread() {
+    let steppers = |rows: usize, least: Option<usize>| {
+        let seen = Arc::new(Mutex::new(HashSet::new()));
+        let shared = seen.clone();
+        let factory = move |_: &mut RowContext| Ok(Idle(Some(shared.clone())));
+        let builder = Collector::<Idle>::with_factory(factory).rows(rows).frames_per_batch(rows * 8).threads(4);
+        let builder = if let Some(least) = least { builder.step_rows_per_thread(least) } else { builder };
+        let mut collector = builder.build().expect("legal options");
+        for _ in 0..20 {
+            collector.next().expect("endless").expect("no fault");
+        }
+        let seen = seen.lock().expect("no panic");
+        (seen.len(), seen.contains(&thread::current().id()))
+    };
+    assert_eq!(steppers(64, None), (1, true), "64 rows of next to nothing");
+    assert_eq!(steppers(4_096, None), (1, true), "4,096 rows of next to nothing");
+    assert!(steppers(64, Some(1)).0 > 1, "heavy rows are spread on request");
+}
