@@ -68,8 +68,8 @@ pub struct CollectorConfig {
     pub record_distribution: bool,
     /// Whether [`EpisodeEnded`](crate::rollout::EpisodeEnded) is triggered for each finished episode. Default: no.
     pub episode_events: bool,
-    /// Fewest rows that a thread is given to step; below twice this many one thread steps all. Default: 4,096, worth
-    /// a thread for environments of 10 ns and more; an environment of 10 µs is worth it from 4 rows on.
+    /// Fewest rows that a thread is given to step; below twice this many one thread steps all. Default: 16,384, worth
+    /// a thread for environments of a few ns; an environment of 10 µs is worth it from 4 rows on.
     pub step_rows_per_thread: usize,
     /// Fewest rows that a thread is given to infer. Default: 512, worth a thread for a network of 64 × 64.
     pub infer_rows_per_thread: usize,
@@ -96,7 +96,7 @@ impl Default for CollectorConfig {
             reward: RewardTransform::default(),
             record_distribution: false,
             episode_events: false,
-            step_rows_per_thread: 4_096,
+            step_rows_per_thread: 16_384,
             infer_rows_per_thread: 512,
         }
     }

@@ -9,7 +9,7 @@ use std::{
 };
 
 use bevy_ecs::prelude::Component;
-use gleaner::prelude::*;
+use gleaner::{env::RowContext, prelude::*};
 
 /// Does nothing but note who steps it.
 #[derive(Component, Clone, Default)]

@@ -1,6 +1,6 @@
 //! The policy entity: what acts in a world, with the weights it runs under.
 
-use std::sync::Arc;
+use std::sync::{Arc, Mutex, PoisonError};
 
 use bevy_ecs::prelude::*;
 
@@ -39,8 +39,8 @@ pub(super) enum ActorKind<T: Task> {
 /// A network with the weights it acts under.
 pub(super) struct NetworkActor<T: Task> {
     pub plan: Plan,
-    /// One for each thread that infers; a single one on a GPU.
-    pub networks: Vec<Lane>,
+    /// One for each thread that infers, which takes its own; a single one on a GPU.
+    pub networks: Vec<Mutex<Lane>>,
     pub exploration: Exploration,
     pub normalizer: Option<Normalizer>,
     /// The statistics that the next adoption takes its normaliser from.
@@ -175,7 +175,7 @@ impl<T: Task> NetworkActor<T> {
         let (first, backend) = open_network(&plan, policy.backend, rows)?;
         let mut networks = vec![first];
         if backend == "cpu" {
-            for _ in 1..threads * 4 {
+            for _ in 1..threads {
                 networks.push(open_network(&plan, super::Backend::Cpu, rows)?.0);
             }
         }
@@ -187,7 +187,7 @@ impl<T: Task> NetworkActor<T> {
             params: vec![0.0; rows * plan.head.params()],
             recorded: record_params.then(|| vec![0.0; rows * plan.head.params()]),
             std: Vec::new(),
-            networks: networks.into_iter().map(|network| Lane { network, inputs: Vec::new() }).collect(),
+            networks: networks.into_iter().map(|network| Mutex::new(Lane { network, inputs: Vec::new() })).collect(),
             plan,
             normalizer,
             running,
@@ -200,7 +200,7 @@ impl<T: Task> NetworkActor<T> {
 
     fn load(&mut self, weights: &Weights) -> Result<(), Error> {
         for lane in &mut self.networks {
-            lane.network.load(weights)?;
+            lane.get_mut().unwrap_or_else(PoisonError::into_inner).network.load(weights)?;
         }
         self.std.clear();
         let log_std = weights.get("log_std").map_or(&[][..], |tensor| &tensor.data);

@@ -1,6 +1,9 @@
 //! The Infer stage: an action for every active row.
 
-use std::panic::{AssertUnwindSafe, catch_unwind};
+use std::{
+    panic::{AssertUnwindSafe, catch_unwind},
+    sync::{Mutex, PoisonError},
+};
 
 use bevy_ecs::prelude::*;
 
@@ -176,10 +179,13 @@ impl<T: Task> Actor<T> {
     }
 }
 
-/// Parts that `rows` are cut into, so that no thread gets fewer than it is worth.
+/// Parts that a thread's share of the rows is cut into: a thread that is held up leaves some of its own to the others.
+const PIECES: usize = 4;
+
+/// Parts that `rows` are cut into, so that none has fewer than a thread is worth.
 fn pieces(rows: usize, parallelism: &Parallelism) -> usize {
     if parallelism.splits(rows, parallelism.infer_rows) {
-        (4 * parallelism.threads).min(rows / parallelism.infer_rows)
+        (PIECES * parallelism.threads).min(rows / parallelism.infer_rows)
     } else {
         1
     }
@@ -193,15 +199,16 @@ impl<T: Task> NetworkActor<T> {
             self.params.resize(n * width, 0.0);
         }
         let slots = rows.slots;
-        let lanes = pieces.min(self.networks.len());
+        let pieces = if self.networks.len() > 1 { pieces } else { 1 };
         let shared = Shared {
+            networks: &self.networks,
             inputs: self.plan.inputs,
             width,
             raw: self.raw && self.normalizer.is_none(),
             normalizer: self.normalizer.as_ref(),
             exploration: self.exploration,
         };
-        shared.spread(&mut self.networks[..lanes], &mut self.params[..n * width], rows, report);
+        shared.spread(pieces, &mut self.params[..n * width], rows, report);
         if let Some(recorded) = &mut self.recorded {
             for (params, slot) in self.params.chunks_exact(width).zip(slots) {
                 let at = slot.0 as usize * width;
@@ -215,6 +222,7 @@ impl<T: Task> NetworkActor<T> {
 
 /// What all parts of a network's rows share.
 struct Shared<'a> {
+    networks: &'a [Mutex<Lane>],
     inputs: usize,
     width: usize,
     /// Observations are the input as they lie.
@@ -224,23 +232,23 @@ struct Shared<'a> {
 }
 
 impl Shared<'_> {
-    fn spread<T: Task>(&self, lanes: &mut [Lane], params: &mut [f32], rows: Rows<'_, T>, report: &TickReport<T>) {
-        if lanes.len() > 1 {
-            let mid = rows.slots.len() * (lanes.len() / 2) / lanes.len();
+    fn spread<T: Task>(&self, pieces: usize, params: &mut [f32], rows: Rows<'_, T>, report: &TickReport<T>) {
+        if pieces > 1 {
+            let half = pieces / 2;
+            let mid = rows.slots.len() * half / pieces;
             let (left, right) = rows.split_at(mid);
             let (left_params, right_params) = params.split_at_mut(mid * self.width);
-            let (left_lanes, right_lanes) = lanes.split_at_mut(lanes.len() / 2);
             rayon::join(
-                || self.spread(left_lanes, left_params, left, report),
-                || self.spread(right_lanes, right_params, right, report),
+                || self.spread(half, left_params, left, report),
+                || self.spread(pieces - half, right_params, right, report),
             );
             return;
         }
-        if let [lane] = lanes {
-            let row = rows.rows.first().map_or(0, |row| row.0);
-            if let Err(error) = self.forward(lane, params, rows) {
-                report.fail(row, error);
-            }
+        let thread = rayon::current_thread_index().unwrap_or(0);
+        let Some(lane) = self.networks.get(thread).or(self.networks.first()) else { return };
+        let row = rows.rows.first().map_or(0, |row| row.0);
+        if let Err(error) = self.forward(&mut lane.lock().unwrap_or_else(PoisonError::into_inner), params, rows) {
+            report.fail(row, error);
         }
     }
 

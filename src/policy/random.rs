@@ -47,27 +47,38 @@ impl WithSimd for Uniform<'_, '_> {
     #[inline(always)]
     fn with_simd<S: Simd>(self, _: S) {
         let (keys, episodes, steps) = self.streams.columns();
-        let half = self.actions.len() / 2;
-        let (first, second) = self.actions.split_at_mut(half);
-        let (keys, more_keys) = (&keys[..half], &keys[half..][..second.len()]);
-        let (episodes, more_episodes) = (&episodes[..half], &episodes[half..][..second.len()]);
-        let (steps, more_steps) = (&steps[..half], &steps[half..][..second.len()]);
         let draw = |step: EpisodeStep| step.0.wrapping_mul(seed::DRAWS_PER_FRAME);
-        // Nothing but arithmetic on columns, so that the compiler takes as many rows at once as registers hold; two
-        // halves side by side, since one generator's operations wait for each other.
-        for i in 0..half {
-            let ([a, b], [c, d]) = (keys[i].0, more_keys[i].0);
-            let counter = [[draw(steps[i]), draw(more_steps[i])], [episodes[i].0, more_episodes[i].0]];
-            let [words, _] = seed::threefry_lanes([[a, c], [b, d]], counter);
+        let n = self.actions.len() / 4;
+        let (first, rest) = self.actions.split_at_mut(n);
+        let (second, rest) = rest.split_at_mut(n);
+        let (third, rest) = rest.split_at_mut(n);
+        let (fourth, rest) = rest.split_at_mut(n);
+        let (keys_1, keys_2, keys_3, keys_4) = quarters(keys, n);
+        let (episodes_1, episodes_2, episodes_3, episodes_4) = quarters(episodes, n);
+        let (steps_1, steps_2, steps_3, steps_4) = quarters(steps, n);
+        // Nothing but arithmetic on columns, so that the compiler takes as many rows at once as registers hold; four
+        // quarters side by side, since one generator's operations wait for each other.
+        for i in 0..n {
+            let ([a, b], [c, d], [e, f], [g, h]) = (keys_1[i].0, keys_2[i].0, keys_3[i].0, keys_4[i].0);
+            let steps = [draw(steps_1[i]), draw(steps_2[i]), draw(steps_3[i]), draw(steps_4[i])];
+            let episodes = [episodes_1[i].0, episodes_2[i].0, episodes_3[i].0, episodes_4[i].0];
+            let [words, _] = seed::threefry_lanes([[a, c, e, g], [b, d, f, h]], [steps, episodes]);
             first[i] = seed::below(words[0], self.n) as i32;
             second[i] = seed::below(words[1], self.n) as i32;
+            third[i] = seed::below(words[2], self.n) as i32;
+            fourth[i] = seed::below(words[3], self.n) as i32;
         }
-        // The last one of an odd number of rows.
-        for i in half..second.len() {
-            let [word, _] = seed::threefry(more_keys[i].0, [draw(more_steps[i]), more_episodes[i].0]);
-            second[i] = seed::below(word, self.n) as i32;
+        // What four do not divide.
+        for (i, action) in (4 * n..).zip(rest) {
+            let [word, _] = seed::threefry(keys[i].0, [draw(steps[i]), episodes[i].0]);
+            *action = seed::below(word, self.n) as i32;
         }
     }
+}
+
+#[inline(always)]
+fn quarters<V>(column: &[V], n: usize) -> (&[V], &[V], &[V], &[V]) {
+    (&column[..n], &column[n..2 * n], &column[2 * n..3 * n], &column[3 * n..4 * n])
 }
 
 #[cfg(test)]

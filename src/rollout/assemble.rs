@@ -1,6 +1,7 @@
 //! The Assemble stage: counts steps and returns, and turns episodes that ended into trajectories.
 
 use bevy_ecs::prelude::*;
+use pulp::{Arch, Simd, WithSimd};
 
 use super::{
     block::Final,
@@ -92,10 +93,7 @@ fn assemble_slices<T: Task>(rollout: &mut Rollout<T>, mut rows: Query<EpisodeCol
                 advance(step, total, *end, *reward);
             }
         } else {
-            for ((step, total), reward) in steps.iter_mut().zip(totals.iter_mut()).zip(rewards) {
-                step.0 += 1;
-                total.0 += reward.0;
-            }
+            Arch::new().dispatch(Advance { steps, totals, rewards });
         }
         End::each_done(&ends[..n], |i| {
             if ends[i] != End::IDLE {
@@ -103,6 +101,25 @@ fn assemble_slices<T: Task>(rollout: &mut Rollout<T>, mut rows: Query<EpisodeCol
                 rollout.finish_episode(i as u32, rows[i], ends[i], &lasts[i], step, total, id);
             }
         });
+    }
+}
+
+/// Every row had a frame.
+struct Advance<'a> {
+    steps: &'a mut [EpisodeStep],
+    totals: &'a mut [EpisodeReturn],
+    rewards: &'a [Reward],
+}
+
+impl WithSimd for Advance<'_> {
+    type Output = ();
+
+    #[inline(always)]
+    fn with_simd<S: Simd>(self, _: S) {
+        for ((step, total), reward) in self.steps.iter_mut().zip(self.totals).zip(self.rewards) {
+            step.0 += 1;
+            total.0 += reward.0;
+        }
     }
 }
 

@@ -15,9 +15,6 @@ pub(crate) const PANEL: usize = 16;
 /// Rows of a register tile.
 pub(crate) const TILE: usize = 6;
 
-/// Whether vector units fuse multiplication and addition: AVX2, AVX-512 and NEON do.
-const FUSED: bool = !cfg!(target_arch = "wasm32");
-
 /// One layer's weights in the order in which the kernel reads them.
 #[derive(Clone, Debug)]
 pub(crate) struct Packed {
@@ -67,18 +64,18 @@ impl<A: Elementwise> WithSimd for Run<'_, A> {
     fn with_simd<S: Simd>(self, simd: S) {
         // A panel is as many registers as the instruction set needs for 16 floats.
         match S::F32_LANES {
-            16 => self.panels::<S, 1, FUSED>(simd),
-            8 => self.panels::<S, 2, FUSED>(simd),
-            4 => self.panels::<S, 4, FUSED>(simd),
-            2 => self.panels::<S, 8, FUSED>(simd),
-            _ => self.panels::<S, 16, false>(simd),
+            16 => self.panels::<S, 1>(simd),
+            8 => self.panels::<S, 2>(simd),
+            4 => self.panels::<S, 4>(simd),
+            2 => self.panels::<S, 8>(simd),
+            _ => self.panels::<S, 16>(simd),
         }
     }
 }
 
 impl<A: Elementwise> Run<'_, A> {
     #[inline(always)]
-    fn panels<S: Simd, const V: usize, const FUSED: bool>(self, simd: S) {
+    fn panels<S: Simd, const V: usize>(self, simd: S) {
         let (inputs, padded) = (self.packed.inputs, self.packed.padded());
         let weights = self.packed.weights.chunks_exact(PANEL * inputs);
         // Panels outermost: one stays in the first-level cache while the block's rows pass by.
@@ -88,12 +85,9 @@ impl<A: Elementwise> Run<'_, A> {
             for (from, to) in from.zip(self.to.chunks_exact_mut(TILE * padded)) {
                 let sums = tile::<S, V>(simd, weights, bias[0], from, self.stride);
                 for (row, sums) in sums.iter().enumerate() {
-                    // Not in place: the compiler would turn an activation that leaves some elements alone into masked
-                    // stores, which are many times slower.
-                    let mut before = [0.0; PANEL];
-                    S::as_mut_simd_f32s(&mut before).0.copy_from_slice(sums);
-                    for (to, x) in to[row * padded + panel * PANEL..][..PANEL].iter_mut().zip(before) {
-                        *to = A::apply::<FUSED>(x);
+                    let to = S::as_mut_simd_f32s(&mut to[row * padded + panel * PANEL..][..PANEL]).0;
+                    for (to, sum) in to.iter_mut().zip(sums) {
+                        *to = A::apply(simd, *sum);
                     }
                 }
             }

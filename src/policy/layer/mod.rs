@@ -6,15 +6,15 @@ mod tanh;
 
 use std::marker::PhantomData;
 
-use pulp::Arch;
+use pulp::{Arch, Simd};
 use serde::{Deserialize, Serialize};
 
 use super::plan::Activation;
 
-/// Applied to each element of a linear layer's result; vectorised by the compiler, so plain branchless arithmetic.
+/// Applied to each element of a linear layer's result. In vector operations: whether the compiler finds those itself
+/// changes with the profile that a user builds with.
 pub(crate) trait Elementwise {
-    /// The function; `FUSED` where the machine multiplies and adds in one instruction.
-    fn apply<const FUSED: bool>(x: f32) -> f32;
+    fn apply<S: Simd>(simd: S, x: S::f32s) -> S::f32s;
 }
 
 /// An entry of a network's lists.
@@ -75,7 +75,7 @@ struct Identity;
 
 impl Elementwise for Identity {
     #[inline(always)]
-    fn apply<const FUSED: bool>(x: f32) -> f32 {
+    fn apply<S: Simd>(_: S, x: S::f32s) -> S::f32s {
         x
     }
 }

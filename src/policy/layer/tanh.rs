@@ -1,13 +1,63 @@
 //! Hyperbolic tangent.
 
-use super::Elementwise;
+use pulp::Simd;
 
-/// Within 8 ulp: see [`math::tanh`](crate::math::tanh).
+use super::Elementwise;
+use crate::math::{TANH_DENOMINATOR, TANH_LIMIT, TANH_NUMERATOR};
+
+/// Within 8 ulp: [`math::tanh`](crate::math::tanh), fused where the machine multiplies and adds in one instruction.
 pub(crate) struct Tanh;
 
 impl Elementwise for Tanh {
     #[inline(always)]
-    fn apply<const FUSED: bool>(x: f32) -> f32 {
-        crate::math::tanh_with::<FUSED>(x)
+    fn apply<S: Simd>(simd: S, x: S::f32s) -> S::f32s {
+        let limit = simd.splat_f32s(TANH_LIMIT);
+        let bounded = simd.max_f32s(simd.neg_f32s(limit), simd.min_f32s(limit, x));
+        let z = simd.mul_f32s(bounded, bounded);
+        let [mut p, mut q] = [TANH_NUMERATOR[0], TANH_DENOMINATOR[0]].map(|constant| simd.splat_f32s(constant));
+        for constant in &TANH_NUMERATOR[1..] {
+            p = simd.mul_add_e_f32s(p, z, simd.splat_f32s(*constant));
+        }
+        for constant in &TANH_DENOMINATOR[1..] {
+            q = simd.mul_add_e_f32s(q, z, simd.splat_f32s(*constant));
+        }
+        let tanh = simd.div_f32s(simd.mul_f32s(bounded, p), q);
+        // Instruction sets differ in what the smaller of NaN and a number is.
+        simd.select_f32s(simd.equal_f32s(x, x), tanh, x)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use pulp::{Arch, WithSimd};
+
+    use super::*;
+
+    struct Apply<'a>(&'a mut [f32]);
+
+    impl WithSimd for Apply<'_> {
+        type Output = ();
+
+        #[inline(always)]
+        fn with_simd<S: Simd>(self, simd: S) {
+            let (xs, rest) = S::as_mut_simd_f32s(self.0);
+            assert!(rest.is_empty());
+            xs.iter_mut().for_each(|x| *x = Tanh::apply(simd, *x));
+        }
+    }
+
+    #[test]
+    fn is_close_and_keeps_nan() {
+        let xs: Vec<f32> = (-120_000..120_000).map(|i| i as f32 * 1e-4).collect();
+        let mut ys = xs.clone();
+        Arch::new().dispatch(Apply(&mut ys));
+        for (x, y) in xs.iter().zip(ys) {
+            let exact = f64::from(*x).tanh();
+            assert!((f64::from(y) - exact).abs() <= 5e-7 * exact.abs().max(1e-3), "tanh {x}: {y} is not {exact}");
+        }
+        let mut edges = [f32::NAN, f32::INFINITY, f32::NEG_INFINITY, -0.0].repeat(4);
+        Arch::new().dispatch(Apply(&mut edges));
+        assert!(edges[0].is_nan());
+        assert_eq!(edges[1..4], [1.0, -1.0, 0.0]);
     }
 }
