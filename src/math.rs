@@ -102,15 +102,8 @@ pub fn tanh(x: f32) -> f32 {
 /// Of [`tanh`]: the smallest number for which the quotient is 1.
 pub(crate) const TANH_LIMIT: f32 = 7.905_311;
 /// Of [`tanh`]: `p` in `x · p(x²) / q(x²)`, the highest power first.
-pub(crate) const TANH_NUMERATOR: [f32; 7] = [
-    -2.760_768_5e-16,
-    2.000_188e-13,
-    -8.604_672e-11,
-    5.122_297e-8,
-    1.485_722_4e-5,
-    6.372_619_3e-4,
-    4.893_524_6e-3,
-];
+pub(crate) const TANH_NUMERATOR: [f32; 7] =
+    [-2.760_768_5e-16, 2.000_188e-13, -8.604_672e-11, 5.122_297e-8, 1.485_722_4e-5, 6.372_619_3e-4, 4.893_524_6e-3];
 /// Of [`tanh`]: `q`, the highest power first.
 pub(crate) const TANH_DENOMINATOR: [f32; 4] = [1.198_258_4e-6, 1.185_347_1e-4, 2.268_434_6e-3, 4.893_525e-3];
 

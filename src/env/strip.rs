@@ -96,7 +96,8 @@ fn close_frames(ends: &mut [End], steps: &[EpisodeStep], last: u32, cut: bool) {
 /// Whether every number is finite. `floats` says that observations are floats and nothing else.
 #[inline(always)]
 fn all_finite<O: Data>(floats: bool, observations: &[O], rewards: &[Reward]) -> bool {
-    let seen = if floats { all_numbers_finite(cast_slice(observations)) } else { observations.iter().all(Data::is_finite) };
+    let seen =
+        if floats { all_numbers_finite(cast_slice(observations)) } else { observations.iter().all(Data::is_finite) };
     seen & all_numbers_finite(cast_slice(rewards))
 }
 

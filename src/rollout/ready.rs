@@ -2,10 +2,7 @@
 
 use std::ops::Range;
 
-use super::{
-    block::Block,
-    column::Bytes, stream::Writer,
-};
+use super::{block::Block, column::Bytes, stream::Writer};
 use crate::{components::ColumnSpec, task::Task};
 
 /// Frames in columns, one episode behind the other in the order in which they ended; batches take them from the front.

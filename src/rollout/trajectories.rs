@@ -41,7 +41,9 @@ impl TrajectoryPool {
     /// this one.
     fn begin(&mut self, rollout: u64, world: &mut World, trajectories: &mut QueryState<Pooled>) {
         let used = &self.entities[..self.used];
-        overwrite(used, 0, trajectories.query_mut(&mut *world), |_, trajectory| trajectory.id = TrajectoryId::default());
+        overwrite(used, 0, trajectories.query_mut(&mut *world), |_, trajectory| {
+            trajectory.id = TrajectoryId::default()
+        });
         (self.rollout, self.used) = (rollout, 0);
     }
 
