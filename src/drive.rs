@@ -16,7 +16,7 @@ use crate::{
     memory,
     plugin::{self, TaskParts},
     policy::{Actor, Policy, RunningNorm, plan::Plan},
-    rollout::{ArenaPool, Assembly, Block, Columns, Rollout, RolloutSlot, TrajectoryPool, in_order},
+    rollout::{ArenaPool, Assembly, Block, Columns, Rollout, RolloutSlot, TrajectoryPool, in_order, with_rollout},
     schedule::{Collect, CollectSystems, Executor},
     seed::Seed,
     stats::{Fixed, Monitor},
@@ -207,12 +207,10 @@ impl<T: Task> Drive<T> {
 
     fn begin(&mut self, block: Box<Block<T>>, ticks: usize) {
         let ordered = in_order::<T>(&mut self.slots, &self.world, self.rows.len());
-        let Some(mut rollout) = self.rollout().and_then(|mut holder| holder.0.take()) else { return };
-        rollout.in_order = ordered;
-        rollout.begin(&self.world, block, &self.rows, ticks);
-        if let Some(mut holder) = self.rollout() {
-            holder.0 = Some(rollout);
-        }
+        with_rollout::<T, _>(&mut self.world, |world, rollout| {
+            rollout.in_order = ordered;
+            rollout.begin(world, block, &self.rows, ticks);
+        });
     }
 
     /// Weights published since the last tick act in the first frame.
@@ -247,20 +245,18 @@ impl<T: Task> Drive<T> {
 
     /// Gives every row a new trajectory id, the first with the serial after `serial`.
     pub(crate) fn renumber(&mut self, serial: u64, entities: &[Entity]) {
-        let Some(mut rollout) = self.rollout().and_then(|mut holder| holder.0.take()) else { return };
-        rollout.serial = serial;
-        rollout.first_versions.resize(entities.len(), 0);
-        rollout.started.clear();
-        for (slot, entity) in entities.iter().enumerate() {
-            if let Some(mut id) = self.world.get_mut::<TrajectoryId>(*entity) {
-                *id = rollout.next_id();
-                rollout.started.push(slot as u32);
+        with_rollout::<T, _>(&mut self.world, |world, rollout| {
+            rollout.serial = serial;
+            rollout.first_versions.resize(entities.len(), 0);
+            rollout.started.clear();
+            for (slot, entity) in entities.iter().enumerate() {
+                if let Some(mut id) = world.get_mut::<TrajectoryId>(*entity) {
+                    *id = rollout.next_id();
+                    rollout.started.push(slot as u32);
+                }
             }
-        }
-        self.monitor.ledger().counters.trajectory_serial = rollout.serial;
-        if let Some(mut holder) = self.rollout() {
-            holder.0 = Some(rollout);
-        }
+            rollout.monitor.ledger().counters.trajectory_serial = rollout.serial;
+        });
     }
 
     pub(crate) fn normalization(&mut self) -> Option<RunningNorm> {

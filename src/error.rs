@@ -225,6 +225,11 @@ impl Error {
     pub fn config(field: &'static str, value: impl ToString, legal: impl Into<String>) -> Self {
         Self::Config { field, value: value.to_string(), legal: legal.into() }
     }
+
+    /// A reset whose observation is not finite.
+    pub(crate) fn reset_not_finite(observation: &impl std::fmt::Debug, row: u32, episode: u32, seed: u64) -> Self {
+        Self::ResetNotFinite { value: format!("{observation:?}"), row, episode, seed }
+    }
 }
 
 /// The message of a caught panic.

@@ -4,7 +4,7 @@
 //! inlined into a loop over rows. These are polynomials in plain multiplications and additions.
 //! Coefficients: Cephes single precision (Moshier 1992), `sinf.c`, `expf.c`, `logf.c`.
 
-use std::f32::consts::{FRAC_2_PI, LN_2, LOG2_E};
+use std::f32::consts::{FRAC_2_PI, LOG2_E};
 
 /// π/2 in three parts, each short enough that a product with a quadrant number below 2¹² is exact.
 const HALF_PI: [f32; 3] = [1.570_312_5, 4.837_513e-4, 7.549_79e-8];
@@ -119,8 +119,6 @@ pub fn box_muller(a: u32, b: u32) -> [f32; 2] {
 
 /// ½ ln 2π, the constant of a Gaussian's log-density.
 pub const HALF_LN_TAU: f32 = 0.918_938_5;
-/// ln 2, for conversions between exponents.
-pub const LN_TWO: f32 = LN_2;
 
 #[cfg(test)]
 mod tests {

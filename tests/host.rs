@@ -1,12 +1,19 @@
 //! A host's own entities as rows: every frame is the one that the host completed, whoever joins, leaves or resets.
 
-use std::collections::HashMap;
+use std::{
+    collections::HashMap,
+    sync::{
+        Arc,
+        atomic::{AtomicBool, Ordering::Relaxed},
+    },
+};
 
 use bevy_ecs::prelude::*;
 use gleaner::{
-    components::{LastObservation, RowIndex},
+    components::{LastObservation, Masks, RowIndex, Truncation},
     host::{Acting, Batches, HostBuilder, HostConfig, ResetRequest},
     prelude::*,
+    seed::Streams,
 };
 
 /// The tag task: a row's observation is its tag, its episode and its step.
@@ -284,4 +291,60 @@ fn wrong_options_are_all_named() {
     assert!(message.contains("ticks_per_batch") && message.contains("max_arenas"), "{message}");
     let mut world = world(HostConfig::default());
     assert!(HostBuilder::<Tag>::new(Policy::random()).install(&mut world).is_err(), "a task is installed once");
+}
+
+/// A row that leaves while nothing is recorded takes nothing of another row with it.
+#[test]
+fn a_row_may_leave_while_batches_are_held() {
+    let mut world = world(HostConfig { ticks_per_batch: 4, max_arenas: 1, ..HostConfig::default() });
+    let first = spawn(&mut world, 0, 0);
+    spawn(&mut world, 1, 0);
+    for _ in 0..10 {
+        step(&mut world);
+    }
+    world.despawn(first);
+    step(&mut world);
+    let held = batches(&mut world);
+    assert_eq!((held.len(), held[0].frames()), (1, 8));
+    drop(held);
+    for _ in 0..6 {
+        step(&mut world);
+    }
+    let later = batches(&mut world);
+    assert_eq!(check(&later), HashMap::from([(1, 4)]));
+    let left = later[0].trajectories().iter().find(|trajectory| trajectory.row == RowIndex(0)).expect("it is listed");
+    assert_eq!((left.length, left.end.truncation()), (4, Some(Truncation::RowRemoved)));
+    let stats = world.resource::<Batches<Tag>>().stats();
+    assert_eq!(stats.stepped_frames, stats.frames + stats.in_flight_frames);
+}
+
+/// After an error every row starts a new episode, whoever steps it.
+#[test]
+fn after_an_error_all_rows_start_anew() {
+    let fail = Arc::new(AtomicBool::new(false));
+    let shared = fail.clone();
+    let act = move |_: &[[f32; 3]], _: &Masks<'_>, _: &mut Streams<'_>, actions: &mut [i32]| {
+        actions.fill(if shared.swap(false, Relaxed) { 9 } else { 1 });
+    };
+    let mut world = World::new();
+    let config = HostConfig { ticks_per_batch: 4, max_arenas: 64, ..HostConfig::default() };
+    HostBuilder::<Tag>::new(Policy::function(act)).config(config).install(&mut world).expect("legal options");
+    for tag in 0..3 {
+        spawn(&mut world, tag, 7);
+    }
+    let mut all = Vec::new();
+    for tick in 0..60 {
+        fail.store(tick == 17, Relaxed);
+        step(&mut world);
+        if tick == 20 {
+            let error = world.resource_mut::<Batches<Tag>>().take_error().expect("an illegal action");
+            assert!(matches!(error, gleaner::Error::IllegalAction { .. }), "{error}");
+        } else if !(17..20).contains(&tick) {
+            all.extend(batches(&mut world));
+        }
+    }
+    let frames = check(&all);
+    assert!(frames.len() == 3 && frames.values().all(|frames| *frames >= 40), "{frames:?}");
+    let stats = world.resource::<Batches<Tag>>().stats();
+    assert_eq!(stats.stepped_frames, stats.frames + stats.in_flight_frames + stats.discarded.fault);
 }

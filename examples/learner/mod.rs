@@ -5,7 +5,6 @@
 mod chart;
 mod command_line;
 mod evaluate;
-mod gae;
 mod head;
 mod network;
 mod ops;

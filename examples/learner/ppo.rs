@@ -1,16 +1,11 @@
 //! Proximal policy optimisation with a clipped ratio (Schulman et al. 2017).
 
-use super::{
-    Result,
-    gae::{Columns, gae},
-    network::ActorCritic,
-    optimizer::Adam,
-};
+use super::{Result, network::ActorCritic, optimizer::Adam};
 use candle_core::{Device, Tensor};
 use gleaner::{
     data::{Data, width},
     prelude::*,
-    rollout::Layout,
+    rollout::{Estimate, estimate},
 };
 
 /// The defaults are Stable-Baselines3's for CartPole.
@@ -106,14 +101,9 @@ struct Minibatch {
 
 impl Experience {
     fn new<T: Task>(batch: &Batch<T>, config: &PpoConfig) -> Result<Self> {
-        let Layout::TimeMajor { rows, .. } = batch.layout() else { return Err("the batch is not time-major".into()) };
-        let (Some(values), Some(log_probs)) = (batch.values(), batch.log_probs()) else {
-            return Err("the policy is no network".into());
-        };
-        let columns = Columns { rewards: batch.rewards(), values, ends: batch.ends(), flags: batch.flags() };
-        let advantages = gae(&columns, &batch.bootstrap_values()?, rows, config.gamma, config.lambda);
-        let returns = advantages.iter().zip(values).map(|(advantage, value)| advantage + value).collect();
-        Ok(Self { advantages, returns, log_probs: log_probs.to_vec() })
+        let log_probs = batch.log_probs().ok_or("the policy is no network")?.to_vec();
+        let Estimate { advantages, targets: returns } = estimate::gae(batch, config.gamma, config.lambda)?;
+        Ok(Self { advantages, returns, log_probs })
     }
 
     fn minibatch<T: Task>(&self, batch: &Batch<T>, slots: &[usize]) -> candle_core::Result<Minibatch> {

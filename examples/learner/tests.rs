@@ -1,12 +1,8 @@
 //! The learner against the engine: what it computes must be what the collector computed.
 
-use gleaner::{components::Flags, policy::plan::Activation, prelude::*};
+use gleaner::{policy::plan::Activation, prelude::*};
 
-use super::{
-    gae::{Columns, gae},
-    network::ActorCritic,
-    ppo::matrix,
-};
+use super::{network::ActorCritic, ppo::matrix};
 
 /// Log-probabilities and values of a batch, recorded and computed anew.
 fn agrees<E: Env + Default>(spec: NetworkSpec) {
@@ -68,20 +64,4 @@ fn gradients_are_those_of_differences() {
             assert!((gradient[i] - difference).abs() < 2e-3, "{i}: {} against {difference}", gradient[i]);
         }
     }
-}
-
-/// One row of three frames, cut after the second: the third's error reaches neither of the others.
-#[test]
-fn truncation_bootstraps_and_termination_does_not() {
-    let advantages = |end| {
-        let columns = Columns {
-            rewards: &[1.0, 1.0, 1.0],
-            values: &[0.5, 0.25, 0.0],
-            ends: &[End::RUNNING, end, End::RUNNING],
-            flags: &[Flags::VALID; 3],
-        };
-        gae(&columns, &[0.25, 8.0, 2.0], 1, 0.5, 0.5)
-    };
-    assert_eq!(advantages(End::TERMINATED), [0.8125, 0.75, 2.0]);
-    assert_eq!(advantages(End::truncated_by(Truncation::StepLimit)), [1.8125, 4.75, 2.0]);
 }

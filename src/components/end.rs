@@ -134,7 +134,7 @@ impl End {
 #[inline(always)]
 const fn nonzero_bytes(word: u64) -> u64 {
     const LOW: u64 = 0x7f7f_7f7f_7f7f_7f7f;
-    let tops = ((word & LOW) + LOW | word) & !LOW;
+    let tops = (((word & LOW) + LOW) | word) & !LOW;
     // Brings the top bits of all bytes into the top byte.
     tops.wrapping_mul(0x0002_0408_1020_4081) >> 56
 }

@@ -105,7 +105,7 @@ impl<S: BatchEnv> Stepper<S> for BatchStepper<S> {
                     seed,
                 })?;
                 if !observation.0.is_finite() {
-                    return Err(Error::ResetNotFinite { value: format!("{:?}", observation.0), row, episode, seed });
+                    return Err(Error::reset_not_finite(&observation.0, row, episode, seed));
                 }
                 masks.check(&mask.0, row, episode, 0)?;
             }
@@ -249,15 +249,8 @@ impl<S: BatchEnv> BatchSim<S> {
             let (stream, observation) = (&mut columns.streams[i], &mut columns.observations[i]);
             self.sim.reset(i, &self.options, stream, observation, &mut columns.masks[i]);
             if !observation.is_finite() {
-                report.fail(
-                    columns.rows[i].0,
-                    Error::ResetNotFinite {
-                        value: format!("{observation:?}"),
-                        row: columns.rows[i].0,
-                        episode: columns.episodes[i].0,
-                        seed: self.seed.0,
-                    },
-                );
+                let (row, episode) = (columns.rows[i].0, columns.episodes[i].0);
+                report.fail(row, Error::reset_not_finite(observation, row, episode, self.seed.0));
             }
         }
     }

@@ -52,6 +52,8 @@ const TAU: f32 = 0.02;
 const X_LIMIT: f32 = 2.4;
 /// 12 degrees.
 const THETA_LIMIT: f32 = 0.209_439_51;
+/// Rows below which columns are not worth their making.
+const FEW: usize = 32;
 /// Rows that are stepped side by side.
 const BLOCK: usize = 128;
 
@@ -93,10 +95,16 @@ impl Env for CartPole {
     #[inline(always)]
     fn step_many(
         carts: &mut [Self],
-        _: &mut [Stream],
+        streams: &mut [Stream],
         action: impl Fn(usize) -> i32,
         mut done: impl FnMut(usize, Transition<[f32; 4]>),
     ) {
+        if carts.len() < FEW {
+            for (i, (cart, stream)) in carts.iter_mut().zip(streams).enumerate() {
+                done(i, cart.step(&action(i), stream));
+            }
+            return;
+        }
         let [mut x, mut x_dot, mut theta, mut theta_dot] = [[0.0; BLOCK]; 4];
         let [mut sin, mut cos] = [[0.0; BLOCK]; 2];
         for first in (0..carts.len()).step_by(BLOCK) {
@@ -144,6 +152,41 @@ impl CartPole {
             reward: 1.0,
             terminated: (self.x.abs() > X_LIMIT) | (self.theta.abs() > THETA_LIMIT),
             truncated: false,
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::seed::{Purpose, Seed};
+
+    #[test]
+    fn many_carts_move_as_each_alone() {
+        for n in [0, 1, 31, 32, 33, 127, 128, 129, 300] {
+            let mut streams = vec![Stream::new(Seed(1), 0, Purpose::Env, 0); n];
+            let mut stream = Stream::new(Seed(2), 0, Purpose::Env, 0);
+            let wide = CartPoleOptions { low: -3.0, high: 3.0 };
+            let mut carts = vec![CartPole::default(); n];
+            for cart in &mut carts {
+                cart.reset(&wide, &mut stream);
+            }
+            if let Some(cart) = carts.last_mut() {
+                cart.theta = f32::NAN;
+            }
+            let mut alone = carts.clone();
+            let mut outcomes = Vec::new();
+            CartPole::step_many(&mut carts, &mut streams, |i| i as i32 % 3, |i, done| outcomes.push((i, done)));
+            assert_eq!(outcomes.len(), n);
+            for (i, (cart, (place, many))) in alone.iter_mut().zip(outcomes).enumerate() {
+                let one = cart.step(&(i as i32 % 3), &mut stream);
+                assert_eq!((place, many.terminated, many.reward), (i, one.terminated, one.reward));
+                assert_eq!(many.observation.map(f32::to_bits), one.observation.map(f32::to_bits), "cart {i} of {n}");
+            }
+            let bits = |carts: &[CartPole]| -> Vec<[u32; 4]> {
+                carts.iter().map(|cart| [cart.x, cart.x_dot, cart.theta, cart.theta_dot].map(f32::to_bits)).collect()
+            };
+            assert_eq!(bits(&carts), bits(&alone));
         }
     }
 }

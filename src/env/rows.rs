@@ -116,7 +116,7 @@ impl<E: Env> Stepper<E> for RowStepper<E> {
                     seed,
                 })?;
                 if !observation.0.is_finite() {
-                    return Err(Error::ResetNotFinite { value: format!("{:?}", observation.0), row, episode, seed });
+                    return Err(Error::reset_not_finite(&observation.0, row, episode, seed));
                 }
                 settings.masks.check(&mask.0, row, episode, 0)?;
             }

@@ -213,7 +213,8 @@ impl<E: Env> Tick<'_, E> {
         });
         // The lowest row's error is the one that counts.
         if let Some(i) = broken {
-            self.report.fail(rows.rows[i].0, self.not_finite(rows, i));
+            let (row, episode) = (rows.rows[i].0, rows.episodes[i].0);
+            self.report.fail(row, Error::reset_not_finite(&rows.observations[i], row, episode, self.settings.seed.0));
         }
         if size_of::<E::Mask>() > 0 {
             call.set("action_mask");
@@ -226,15 +227,6 @@ impl<E: Env> Tick<'_, E> {
                     self.report.fail(row, error);
                 }
             }
-        }
-    }
-
-    fn not_finite(&self, rows: &Rows<'_, E>, i: usize) -> Error {
-        Error::ResetNotFinite {
-            value: format!("{:?}", rows.observations[i]),
-            row: rows.rows[i].0,
-            episode: rows.episodes[i].0,
-            seed: self.settings.seed.0,
         }
     }
 }

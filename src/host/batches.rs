@@ -4,12 +4,16 @@ use std::{collections::VecDeque, sync::Arc};
 
 use bevy_ecs::prelude::*;
 
-use super::rows::{HostRows, WAITING};
+use super::rows::{BEFORE, HostRows, OwnedRows, ResetRequest, WAITING};
 use crate::{
-    components::{ColumnSpec, Critic, EpisodeStep, Observation, RowIndex, Slot, TickPlan, TickReport, TrajectoryId},
+    components::{
+        ColumnSpec, Critic, Episode, EpisodeReturn, EpisodeStep, Observation, RowIndex, Slot, TickPlan, TickReport,
+        Trajectory, TrajectoryId,
+    },
     error::Error,
     policy::Evaluator,
-    rollout::{ArenaPool, Batch, RolloutSlot, in_order},
+    rollout::{ArenaPool, Batch, Ended, Rollout, RolloutSlot, in_order, with_rollout},
+    seed::Stream,
     stats::{Monitor, Stats},
     task::Task,
 };
@@ -27,6 +31,8 @@ pub struct Batches<T: Task> {
     pub(super) set_truncated: bool,
     /// Whether the warning about held arenas was given.
     pub(super) held: bool,
+    /// Whether a tick failed since rows were seated.
+    pub(super) failed: bool,
 }
 
 impl<T: Task> Batches<T> {
@@ -45,7 +51,8 @@ impl<T: Task> Batches<T> {
         self.queue.is_empty()
     }
 
-    /// The error that stopped the collection, such as an illegal action; the collection goes on once it is taken.
+    /// The error that stopped the collection, such as an illegal action. The collection goes on once it is taken: the
+    /// unfinished episodes are lost, and every row starts a new one, which a [`ResetRequest`] asks a host's rows for.
     pub fn take_error(&mut self) -> Option<Error> {
         self.error.take()
     }
@@ -98,13 +105,19 @@ pub(super) fn turn_rollout<T: Task>(
     let ticks = batches.ticks;
     batches.held = false;
     order.sort_unstable();
+    if std::mem::take(&mut batches.failed)
+        && let Err(error) = restart::<T>(world, &order)
+    {
+        world.resource::<Batches<T>>().pool.give_back(block);
+        return fail::<T>(world, error);
+    }
     seat::<T>(world, &order);
     let numbers: Vec<RowIndex> = order.iter().map(|(row, _)| *row).collect();
     let ordered = in_order::<T>(slots, world, order.len());
-    let Some(mut rollout) = world.resource_mut::<RolloutSlot<T>>().0.take() else { return };
-    rollout.in_order = ordered;
-    rollout.begin(world, block, &numbers, ticks);
-    world.resource_mut::<RolloutSlot<T>>().0 = Some(rollout);
+    with_rollout::<T, _>(world, |world, rollout| {
+        rollout.in_order = ordered;
+        rollout.begin(world, block, &numbers, ticks);
+    });
 }
 
 /// Gives rows their places in row order; newcomers get their first trajectory id.
@@ -113,27 +126,61 @@ fn seat<T: Task>(world: &mut World, order: &[(RowIndex, Entity)]) {
     let mut shared = world.resource_mut::<HostRows<T>>();
     shared.gone.clear();
     shared.gone.resize(order.len(), false);
-    let Some(mut rollout) = world.resource_mut::<RolloutSlot<T>>().0.take() else { return };
-    let old = std::mem::take(&mut rollout.first_versions);
-    rollout.started.retain(|_| false);
-    for (slot, (_, entity)) in order.iter().enumerate() {
-        let mut row = world.entity_mut(*entity);
-        let before = row.get::<Slot>().map_or(WAITING, |slot| slot.0);
-        rollout.first_versions.push(old.get(before as usize).copied().unwrap_or(0));
-        if before == WAITING
-            && let Some(mut id) = row.get_mut::<TrajectoryId>()
-        {
-            *id = rollout.next_id();
+    let leavers = std::mem::take(&mut shared.leavers);
+    with_rollout::<T, _>(world, |world, rollout| {
+        list_leavers(rollout, leavers);
+        let old = std::mem::take(&mut rollout.first_versions);
+        rollout.started.clear();
+        for (slot, (_, entity)) in order.iter().enumerate() {
+            let mut row = world.entity_mut(*entity);
+            let before = row.get::<Slot>().map_or(WAITING, |slot| slot.0);
+            rollout.first_versions.push(old.get(before as usize).copied().unwrap_or(0));
+            if before == WAITING
+                && let Some(mut id) = row.get_mut::<TrajectoryId>()
+            {
+                *id = rollout.next_id();
+            }
+            // An episode whose first frame is still to come starts under the weights of that frame.
+            if row.get::<EpisodeStep>().is_some_and(|step| step.0 == 0) {
+                rollout.started.push(slot as u32);
+            }
+            if let Some(mut place) = row.get_mut::<Slot>() {
+                place.0 = slot as u32;
+            }
         }
-        // An episode whose first frame is still to come starts under the weights of that frame.
-        if row.get::<EpisodeStep>().is_some_and(|step| step.0 == 0) {
-            rollout.started.push(slot as u32);
-        }
-        if let Some(mut place) = row.get_mut::<Slot>() {
-            place.0 = slot as u32;
+    });
+}
+
+/// Lists the episodes of rows that left between two rollouts with the next one.
+fn list_leavers<T: Task>(rollout: &mut Rollout<T>, leavers: Vec<(Ended<T::Observation>, Trajectory)>) {
+    for (leaver, trajectory) in leavers {
+        if trajectory.length > 0 {
+            let trajectory = Trajectory { rollout: rollout.rollout, tick: BEFORE, ..trajectory };
+            rollout.monitor.ledger().episodes_ended(&[trajectory]);
+            rollout.forced.push_back((leaver, trajectory));
         }
     }
-    world.resource_mut::<RolloutSlot<T>>().0 = Some(rollout);
+}
+
+/// Rows whose tick failed start anew: what became of their episodes in it is not known.
+fn restart<T: Task>(world: &mut World, order: &[(RowIndex, Entity)]) -> Result<(), Error> {
+    for (_, entity) in order {
+        let mut row = world.entity_mut(*entity);
+        let episode = row.get::<Episode>().map_or(0, |episode| episode.0 + 1);
+        if let Some(mut stream) = row.get_mut::<Stream>() {
+            stream.start_episode(episode);
+        }
+        if let Some(mut request) = row.get_mut::<ResetRequest>() {
+            request.0 = true;
+        }
+        // Places are those of newcomers.
+        row.insert((Slot(WAITING), Episode(episode), EpisodeStep::default(), EpisodeReturn::default()));
+    }
+    let Some(owned) = world.remove_resource::<OwnedRows<T>>() else { return Ok(()) };
+    let entities: Vec<Entity> = order.iter().map(|(_, entity)| *entity).collect();
+    let restarted = owned.0.restart(world, &entities);
+    world.insert_resource(owned);
+    restarted
 }
 
 fn finish_rollout<T: Task>(world: &mut World) {
@@ -169,15 +216,15 @@ fn fail<T: Task>(world: &mut World, error: Error) {
     let mut ledger = batches.monitor.ledger();
     ledger.counters.discarded.fault += std::mem::take(&mut ledger.in_flight);
     drop(ledger);
+    batches.failed = true;
     batches.error = Some(error);
 }
 
 /// Writes observations again that the host changed by answering a reset request within the tick.
 pub(super) fn record_answers<T: Task>(world: &mut World) {
-    let Some(mut rollout) = world.resource_mut::<RolloutSlot<T>>().0.take() else { return };
-    let tick = rollout.tick;
-    if rollout.block.is_some() {
-        rollout.record_leading(world, tick);
-    }
-    world.resource_mut::<RolloutSlot<T>>().0 = Some(rollout);
+    with_rollout::<T, _>(world, |world, rollout| {
+        if rollout.block.is_some() {
+            rollout.record_leading(world, rollout.tick);
+        }
+    });
 }

@@ -136,6 +136,7 @@ impl<T: Task> HostBuilder<T> {
             ticks: config.ticks_per_batch,
             set_truncated: config.set_truncated,
             held: false,
+            failed: false,
         };
         let parts = TaskParts {
             actor,
@@ -219,6 +220,7 @@ fn own_rows<T: Task>(
         // The first rollout seats them, with their first ids.
         world.entity_mut(entity).insert(Slot(rows::WAITING));
     }
+    world.insert_resource(rows::OwnedRows(stepper));
     let turn = turn_rollout::<T>.after(CollectSystems::Report).before(CollectSystems::Respond);
     schedule.add_systems(turn.in_set(TaskSystems::of::<T>()));
     let begun = world.run_system_cached(turn_rollout::<T>);

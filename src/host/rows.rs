@@ -8,6 +8,7 @@ use crate::{
         Reward, RowIndex, Slot, TickPlan, TickReport, Trajectory, TrajectoryId, Truncation, Value,
     },
     data::{Data, finite},
+    env::Stepper,
     rollout::{Ended, RolloutSlot},
     seed::{Purpose, Seed},
     task::Task,
@@ -25,6 +26,12 @@ pub struct Acting(pub bool);
 
 /// A row that has no place in the rollout yet.
 pub(super) const WAITING: u32 = u32::MAX;
+/// The tick before a rollout's first.
+pub(super) const BEFORE: u32 = u32::MAX;
+
+/// What restarts the rows of a task whose environments are gleaner's own.
+#[derive(Resource)]
+pub(super) struct OwnedRows<T: Task>(pub Box<dyn Stepper<T>>);
 
 /// What the rows of a hosted task share.
 #[derive(Resource)]
@@ -33,7 +40,7 @@ pub(super) struct HostRows<T: Task> {
     pub limit: u32,
     pub next_row: u32,
     /// Rows that left since the last tick, with their unfinished episodes.
-    leavers: Vec<(Ended<T::Observation>, Trajectory)>,
+    pub leavers: Vec<(Ended<T::Observation>, Trajectory)>,
     /// By slot: whether the row is gone.
     pub gone: Vec<bool>,
 }

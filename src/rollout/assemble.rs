@@ -5,7 +5,7 @@ use pulp::{Arch, Simd, WithSimd};
 
 use super::{
     block::Final,
-    state::{Ended, Rollout, RolloutSlot},
+    state::{Ended, Rollout, with_rollout},
     trajectories::Pooled,
 };
 use crate::{
@@ -32,23 +32,23 @@ pub(crate) fn assemble<T: Task>(
     trajectories: &mut QueryState<Pooled>,
     mut order: Local<Vec<(u32, Entity)>>,
 ) {
-    let Some(mut rollout) = world.resource_mut::<RolloutSlot<T>>().0.take() else { return };
-    if std::mem::take(&mut rollout.recorded) {
-        let version = rollout.plan.version;
-        for slot in rollout.started.drain(..) {
-            rollout.first_versions[slot as usize] = version;
+    with_rollout::<T, _>(world, |world, rollout| {
+        if std::mem::take(&mut rollout.recorded) {
+            let version = rollout.plan.version;
+            for slot in rollout.started.drain(..) {
+                rollout.first_versions[slot as usize] = version;
+            }
+            if rollout.in_order {
+                assemble_slices(rollout, rows.query_mut(&mut *world));
+            } else {
+                order.extend(places.iter(world).map(|(entity, slot)| (slot.0, entity)));
+                order.sort_unstable();
+                assemble_scattered(rollout, rows.query_mut(&mut *world), order.drain(..));
+            }
+            rollout.tick += 1;
         }
-        if rollout.in_order {
-            assemble_slices(&mut rollout, rows.query_mut(&mut *world));
-        } else {
-            order.extend(places.iter(world).map(|(entity, slot)| (slot.0, entity)));
-            order.sort_unstable();
-            assemble_scattered(&mut rollout, rows.query_mut(&mut *world), order.drain(..));
-        }
-        rollout.tick += 1;
-    }
-    rollout.publish(world, trajectories);
-    world.resource_mut::<RolloutSlot<T>>().0 = Some(rollout);
+        rollout.publish(world, trajectories);
+    });
 }
 
 /// Rows in slot order that may lie anywhere.

@@ -4,7 +4,7 @@ use bevy_ecs::prelude::*;
 
 use super::{
     block::{Final, column},
-    state::{Rollout, RolloutSlot},
+    state::{Rollout, with_rollout},
 };
 use crate::{
     components::{
@@ -26,8 +26,10 @@ pub(crate) fn record<T: Task>(world: &mut World, rows: &mut QueryState<RowColumn
         return;
     }
     let quarantined = report.quarantined_now() > 0;
-    let Some(mut rollout) = world.resource_mut::<RolloutSlot<T>>().0.take() else { return };
-    if rollout.block.is_some() && rollout.tick < rollout.ticks {
+    with_rollout::<T, _>(world, |world, rollout| {
+        if rollout.block.is_none() || rollout.tick >= rollout.ticks {
+            return;
+        }
         rollout.previous_version = rollout.plan.version;
         rollout.plan = world.resource::<TickPlan<T>>().clone();
         rollout.record(world, rows);
@@ -36,8 +38,7 @@ pub(crate) fn record<T: Task>(world: &mut World, rows: &mut QueryState<RowColumn
             rollout.quarantine(rollout.tick);
         }
         rollout.recorded = true;
-    }
-    world.resource_mut::<RolloutSlot<T>>().0 = Some(rollout);
+    });
 }
 
 /// Whether the rows are one table whose order is that of their slots. Looked at every tick: a host may move rows.

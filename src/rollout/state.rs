@@ -176,6 +176,17 @@ pub(crate) struct Rollout<T: Task> {
 #[derive(Resource)]
 pub(crate) struct RolloutSlot<T: Task>(pub Option<Box<Rollout<T>>>);
 
+/// Runs `f` with the world and, beside it, the rollout; none if there is none.
+pub(crate) fn with_rollout<T: Task, R>(
+    world: &mut World,
+    f: impl FnOnce(&mut World, &mut Rollout<T>) -> R,
+) -> Option<R> {
+    let mut rollout = world.get_resource_mut::<RolloutSlot<T>>()?.0.take()?;
+    let done = f(world, &mut rollout);
+    world.resource_mut::<RolloutSlot<T>>().0 = Some(rollout);
+    Some(done)
+}
+
 impl<T: Task> Rollout<T> {
     pub(crate) fn new(columns: Columns, rewards: RewardTransform, monitor: Monitor, pool: TrajectoryPool) -> Self {
         Self {
