@@ -33,10 +33,10 @@ struct Args {
     #[arg(long, default_value_t = 1)]
     seed: u64,
     /// Environments that are stepped together
-    #[arg(long, default_value_t = 8)]
+    #[arg(long, default_value_t = 8, value_parser = learner::positive::<usize>())]
     rows: usize,
     /// Frames to train for at most
-    #[arg(long, default_value_t = 100_000)]
+    #[arg(long, default_value_t = 100_000, value_parser = learner::positive::<u64>())]
     frames: u64,
     /// Train for a few seconds only
     #[arg(long, conflicts_with = "frames")]
@@ -57,7 +57,8 @@ const GOOD: f32 = 490.0;
 
 /// Trains and evaluates. Returns the mean return, none if training was stopped.
 fn run(args: &Args, stop: &AtomicBool) -> Result<Option<f32>> {
-    std::fs::create_dir_all(&args.out)?;
+    let out = args.out.display();
+    std::fs::create_dir_all(&args.out).map_err(|error| format!("--out {out}: {error}; legal: a folder"))?;
     let frames = train(args, stop)?;
     println!("{frames} frames; learning curve and policy are in {}", args.out.display());
     if stop.load(Ordering::Relaxed) {
@@ -86,6 +87,7 @@ fn train(args: &Args, stop: &AtomicBool) -> Result<u64> {
     let mut ppo = Ppo::new::<CartPole>(args.network(), &published.latest().1, config)?;
     let mut curve = Curve::new("PPO on CartPole-v1");
     let progress = Progress::new(total);
+    progress.print(&format!("the policy runs on {}", monitor.stats().backend));
     let (mut next_trial, mut good_trials) = (TRIAL_EVERY, 0);
 
     for batch in &mut collector {
@@ -102,7 +104,11 @@ fn train(args: &Args, stop: &AtomicBool) -> Result<u64> {
             curve.trial(&stats, mean);
             good_trials = if mean >= GOOD { good_trials + 1 } else { 0 };
         }
-        if good_trials == 2 || stop.load(Ordering::Relaxed) {
+        if good_trials == 2 {
+            progress.print("good in two trials in a row: done");
+            break;
+        }
+        if stop.load(Ordering::Relaxed) {
             break;
         }
     }

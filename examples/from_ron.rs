@@ -14,13 +14,20 @@ use gleaner::{prelude::*, run::RunFile};
 
 fn main() -> ExitCode {
     let arguments = Arguments::parse();
-    if let Err(error) = ctrlc::set_handler(|| STOP.store(true, Relaxed)) {
+    // A batch is collected to its end first; a second Ctrl-C does not wait for it.
+    let stop = || {
+        if STOP.swap(true, Relaxed) {
+            std::process::exit(130);
+        }
+        eprintln!("stopping after this batch");
+    };
+    if let Err(error) = ctrlc::set_handler(stop) {
         eprintln!("Ctrl-C will end the run at once: {error}");
     }
     match run(&arguments) {
         Ok(_) => ExitCode::SUCCESS,
         Err(error) => {
-            eprintln!("{error}");
+            eprintln!("error: {error}");
             ExitCode::FAILURE
         }
     }

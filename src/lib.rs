@@ -10,7 +10,7 @@
 //! | vocabulary | [`mod@data`], [`space`], [`seed`], [`math`], [`task`], [`error`], [`schedule`], [`components`] |
 //! | services | [`stats`], `gpu` |
 //! | organs | [`mod@env`], [`policy`], [`rollout`], [`weights`] |
-//! | assembly | [`config`], [`collector`], [`host`] |
+//! | assembly | [`config`], [`collector`], [`host`], [`run`], [`registry`], [`erased`] |
 
 extern crate self as gleaner;
 

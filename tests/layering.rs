@@ -7,7 +7,7 @@ use std::{
 };
 
 const VOCABULARY: &[&str] = &["data", "space", "seed", "math", "error", "task", "schedule", "components"];
-const SERVICES: &[&str] = &["gpu", "stats", "profile", "checkpoint"];
+const SERVICES: &[&str] = &["gpu", "stats", "ron_file", "profile", "checkpoint"];
 const ORGANS: &[&str] = &["env", "policy", "rollout", "weights", "replay", "workers"];
 const ASSEMBLY: &[&str] = &[
     "config",
@@ -21,7 +21,6 @@ const ASSEMBLY: &[&str] = &[
     "host",
     "erased",
     "run",
-    "ron_file",
     "registry",
     "prelude",
     "lib",

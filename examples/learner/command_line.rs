@@ -8,7 +8,7 @@ use std::{
     },
 };
 
-use clap::builder::{PossibleValuesParser, TypedValueParser};
+use clap::builder::{PossibleValuesParser, RangedU64ValueParser, TypedValueParser};
 use gleaner::prelude::*;
 
 use super::Result;
@@ -20,6 +20,14 @@ pub fn backend() -> impl TypedValueParser<Value = Backend> {
         "gpu" => Backend::Gpu,
         _ => Backend::Auto,
     })
+}
+
+/// Parses a whole number from 1 on.
+pub fn positive<N>() -> RangedU64ValueParser<N>
+where
+    N: TryFrom<u64, Error: std::error::Error + Send + Sync + 'static> + Clone + Send + Sync,
+{
+    RangedU64ValueParser::new().range(1..)
 }
 
 /// A flag that the first Ctrl-C raises; the second one ends the program at once.

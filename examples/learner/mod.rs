@@ -15,7 +15,7 @@ mod progress;
 mod tests;
 
 pub use chart::Curve;
-pub use command_line::{backend, exit_code, stop_on_ctrl_c};
+pub use command_line::{backend, exit_code, positive, stop_on_ctrl_c};
 pub use evaluate::evaluate;
 pub use ppo::{Ppo, PpoConfig};
 pub use progress::Progress;

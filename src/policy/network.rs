@@ -1,6 +1,6 @@
 //! A network as a file describes it, before it meets a task.
 
-use std::{io::Read, path::Path};
+use std::path::Path;
 
 use serde::{Deserialize, Serialize};
 
@@ -9,7 +9,7 @@ use super::{
     normalize::RunningNorm,
     plan::{Activation, Plan},
 };
-use crate::{data::Field, error::Error, seed::Seed, space::Space, task::Task};
+use crate::{data::Field, error::Error, ron_file, seed::Seed, space::Space, task::Task};
 
 /// Layers of a network: a trunk that all share, then an actor and a critic of their own.
 ///
@@ -98,31 +98,21 @@ impl NetworkSpec {
         Self { trunk: Vec::new(), actor: layers, critic, head: HeadSpec::Auto, normalize: None }
     }
 
-    /// Reads RON text. Errors: [`Error::Ron`] with line and column for the text, [`Error::Network`] for its values.
+    /// Reads RON text; `Some(…)` may be left out around the value of an optional field. Errors: [`Error::Ron`] with line and column for the text, [`Error::Network`] for its values.
     pub fn from_ron_str(text: &str) -> Result<Self, Error> {
-        Self::parse(Path::new("network"), text)
+        Self::checked(ron_file::parse(Path::new("network"), text)?)
     }
 
     /// Reads a RON file of at most [`MAX_FILE`] bytes. Errors as [`from_ron_str`](Self::from_ron_str), or
     /// [`Error::Io`].
     pub fn from_ron_file(path: impl AsRef<Path>) -> Result<Self, Error> {
         let path = path.as_ref();
-        let io = |source| Error::Io { path: path.into(), source };
-        let mut text = String::new();
-        let file = std::fs::File::open(path).map_err(io)?;
-        file.take(MAX_FILE + 1).read_to_string(&mut text).map_err(io)?;
-        Self::parse(path, &text)
+        Self::checked(ron_file::parse(path, &ron_file::read(path, MAX_FILE)?)?)
     }
 
-    fn parse(path: &Path, text: &str) -> Result<Self, Error> {
-        let error = |line, column, problem| Error::Ron { path: path.into(), line, column, problem };
-        if text.len() as u64 > MAX_FILE {
-            return Err(error(1, 1, format!("longer than a network; legal: at most {MAX_FILE} bytes")));
-        }
-        let spec: Self = ron::from_str(text)
-            .map_err(|found| error(found.span.start.line, found.span.start.col, found.code.to_string()))?;
-        spec.check()?;
-        Ok(spec)
+    fn checked(self) -> Result<Self, Error> {
+        self.check()?;
+        Ok(self)
     }
 
     /// The operations for a task's observations and actions. Errors: [`Error::Network`] with the field.

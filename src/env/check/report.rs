@@ -96,7 +96,8 @@ const SHOWN: usize = 8;
 
 impl fmt::Display for CheckReport {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        write!(f, "{} findings in {}:", self.findings.len(), self.env)?;
+        let n = self.findings.len();
+        write!(f, "{n} finding{} in {}:", if n == 1 { "" } else { "s" }, self.env)?;
         let mut counts = HashMap::<FindingKind, usize>::new();
         for finding in &self.findings {
             let count = counts.entry(finding.kind).or_default();
