@@ -10,7 +10,7 @@ use crate::{
     drive::Drive,
     env::Stepper,
     error::Error,
-    hooks::Hooks,
+    hooks::{Hooks, guarded},
     policy::Evaluator,
     rollout::{Assembly, Batch, Block},
     stats::{Monitor, Stats},
@@ -222,7 +222,7 @@ impl<T: Task> Collector<T> {
 
     fn prepare(&mut self) -> Result<(), Error> {
         if let Some(hook) = &mut self.hooks.pre_collect {
-            hook().map_err(|source| Error::Hook { hook: "pre_collect", source })?;
+            guarded("pre_collect", hook)?;
         }
         self.drive.adopt_weights()
     }

@@ -284,7 +284,7 @@ impl TickSchedule {
             // Most ticks go like the one before.
             if planned != Some(next) {
                 let mut plan = world.resource_mut::<TickPlan<T>>();
-                (plan.active, plan.random, plan.cut) = next;
+                (plan.active, plan.random, plan.cut_from) = next;
                 planned = Some(next);
             }
             tick.run(world);
@@ -297,12 +297,18 @@ impl TickSchedule {
         Ok(())
     }
 
-    /// How tick `i` goes: rows that act, rows that act at random, and whether all episodes are cut at its end.
-    fn tick(&self, i: u64) -> (u32, u32, bool) {
+    /// How tick `i` goes: rows that act, rows that act at random, and from which row on episodes are cut at its end. Rows
+    /// that the budget's last tick leaves out are cut a tick before it.
+    fn tick(&self, i: u64) -> (u32, u32, u32) {
         let before = i * self.rows;
         let left = self.left - before;
         let active = if left < self.rows { left as u32 } else { u32::MAX };
         let random = self.random.saturating_sub(before).min(self.rows).min(left) as u32;
-        (active, random, self.cut && i + 1 == self.ticks)
+        let cut_from = match self.ticks - i {
+            1 if self.cut => 0,
+            2 if self.cut && left < 2 * self.rows => (left - self.rows) as u32,
+            _ => u32::MAX,
+        };
+        (active, random, cut_from)
     }
 }

@@ -1,8 +1,10 @@
 //! User code around a batch: hooks and post-processing.
 
+use std::panic::{AssertUnwindSafe, catch_unwind};
+
 use crate::{
     collector::Collector,
-    error::{BoxError, Error},
+    error::{BoxError, Error, panic_message},
     rollout::Batch,
     task::Task,
 };
@@ -52,18 +54,22 @@ impl<T: Task> Collector<T> {
         let lose = |lost| self.drive.monitor.ledger().counters.discarded.post_processing += lost;
         let batch = match &mut self.hooks.post_process {
             Some(process) => {
-                let processed = process(batch);
+                let processed = guarded("post_process", || process(batch));
                 lose(frames.saturating_sub(processed.as_ref().map_or(0, |batch| batch.frames() as u64)));
-                processed.map_err(|source| Error::Hook { hook: "post_process", source })?
+                processed?
             }
             None => batch,
         };
-        if let Some(hook) = &mut self.hooks.post_collect
-            && let Err(source) = hook(&batch)
-        {
-            lose(frames.min(batch.frames() as u64));
-            return Err(Error::Hook { hook: "post_collect", source });
+        if let Some(hook) = &mut self.hooks.post_collect {
+            guarded("post_collect", || hook(&batch)).inspect_err(|_| lose(frames.min(batch.frames() as u64)))?;
         }
         Ok(batch)
     }
+}
+
+/// Calls a hook; its panic is its error.
+pub(crate) fn guarded<V>(hook: &'static str, call: impl FnOnce() -> Result<V, BoxError>) -> Result<V, Error> {
+    let caught = catch_unwind(AssertUnwindSafe(call));
+    let done = caught.unwrap_or_else(|payload| Err(format!("it panicked: {}", panic_message(payload)).into()));
+    done.map_err(|source| Error::Hook { hook, source })
 }

@@ -26,7 +26,8 @@ impl<T: Task> Collector<T> {
     }
 
     /// Gives all rows the streams of `seed`, ends their episodes as [`reset`](Self::reset) does, and returns the next
-    /// seed of the chain: [`Seed::next`]. From here on the data are those of a new collector with this seed.
+    /// seed of the chain: [`Seed::next`]. From here on the data are those of a new collector with this seed, but for what
+    /// goes on: counters and so the warm-up, weights, normalisation, and what a factory drew.
     pub fn set_seed(&mut self, seed: u64) -> Result<u64, Error> {
         self.set_seed_static(seed)?;
         Ok(Seed(seed).next().0)
@@ -39,7 +40,7 @@ impl<T: Task> Collector<T> {
         self.config.seed = seed;
         self.stepper.reseed(&mut self.drive.world, Seed(seed));
         for entity in &self.entities {
-            let mut row = self.drive.world.entity_mut(*entity);
+            let Ok(mut row) = self.drive.world.get_entity_mut(*entity) else { continue };
             let Some(RowIndex(index)) = row.get::<RowIndex>().copied() else { continue };
             row.insert((
                 Episode(0),
@@ -74,7 +75,7 @@ impl<T: Task> Collector<T> {
             ledger.in_flight -= frames;
         }
         for (slot, row) in slots {
-            let mut entity = self.drive.world.entity_mut(self.entities[*slot as usize]);
+            let Ok(mut entity) = self.drive.world.get_entity_mut(self.entities[*slot as usize]) else { continue };
             let Ok((mut step, mut total, mut id, mut episode, mut stream, last)) = entity.get_components_mut::<(
                 &mut EpisodeStep,
                 &mut EpisodeReturn,

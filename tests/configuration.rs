@@ -130,3 +130,26 @@ fn p5_an_extra_column_has_a_name_of_its_own() {
     let batch = collector.next().unwrap().unwrap();
     assert!(batch.column::<Fuel>("fuel").unwrap().iter().all(|fuel| fuel.litres == 0.0), "rows lack it");
 }
+
+/// A row that lacks the component has zeros, whatever the arena held before.
+#[test]
+fn an_extra_column_is_zero_where_the_component_is_not() {
+    gleaner::data! {
+        /// Mass, kilograms.
+        #[derive(bevy_ecs::component::Component)]
+        pub struct Mass { pub kilograms: f32 }
+    }
+    let builder = tags(Script::all(4, Ending::Terminated)).rows(2).frames_per_batch(8).record::<Mass>("mass");
+    let mut collector = builder.build().unwrap();
+    let mut rows = collector.world_mut().query::<(bevy_ecs::entity::Entity, &gleaner::components::RowIndex)>();
+    let (row, _) = rows.iter(collector.world()).find(|(_, row)| row.0 == 1).unwrap();
+    collector.world_mut().entity_mut(row).insert(Mass { kilograms: 7.0 });
+    let masses = |collector: &mut Collector<Tag>| -> Vec<f32> {
+        let batch = collector.next().unwrap().unwrap();
+        assert_eq!(batch.frames(), 8);
+        batch.column::<Mass>("mass").unwrap().iter().map(|mass| mass.kilograms).collect()
+    };
+    assert_eq!(masses(&mut collector), [0.0, 7.0].repeat(4));
+    collector.world_mut().entity_mut(row).remove::<Mass>();
+    assert_eq!(masses(&mut collector), [0.0; 8]);
+}

@@ -154,3 +154,21 @@ fn sc14_a_batch_may_be_emptied_or_doubled() {
     assert_eq!((stats.frames, stats.discarded.post_processing), (40, 20));
     balance(&stats).unwrap();
 }
+
+/// The panic of a hook is an error like any other: the arena and the ledger are in order behind it.
+#[test]
+fn hk4_a_panic_is_an_error() {
+    for name in ["pre_collect", "post_process", "post_collect"] {
+        let builder = builder().max_arenas(1);
+        let built = match name {
+            "pre_collect" => builder.pre_collect(|| panic!("boom 42")).build(),
+            "post_process" => builder.post_process(|_| panic!("boom 42")).build(),
+            _ => builder.post_collect(|_| panic!("boom 42")).build(),
+        };
+        let mut collector = built.unwrap();
+        let error = collector.next().unwrap().expect_err("the hook panics");
+        assert!(matches!(error, Error::Hook { hook, .. } if hook == name), "{error}");
+        assert!(error.to_string().contains("boom 42"), "{error}");
+        balance(&collector.stats()).unwrap();
+    }
+}

@@ -12,7 +12,7 @@ use gleaner::{
     prelude::{Collector, Error, Rows, Space, Stream, Task},
     seed::{Purpose, Seed},
 };
-use support::{Ending, NEVER, Script, Seen, Tag, balance, stamped_network, stamped_weights, tags};
+use support::{Ending, NEVER, Script, Seen, Tag, TagSim, balance, stamped_network, stamped_weights, tags};
 
 #[test]
 fn d1_only_the_row_that_ended_is_reset() {
@@ -218,4 +218,27 @@ fn se01_the_chain_of_seeds_is_the_documented_one() {
     let [low, high] = Seed(5).row_key(0, Purpose::Chain);
     let mut collector = tags(Script::all(4, Ending::Terminated)).build().unwrap();
     assert_eq!(collector.set_seed(5).unwrap(), u64::from(low) | u64::from(high) << 32);
+}
+
+/// Also the rows that a budget's last, partial tick leaves out.
+#[test]
+fn a_reset_at_each_iter_ends_all_episodes_of_every_batch() {
+    fn all_end<T: Task>(collector: Collector<T>) {
+        let mut batches = 0;
+        for batch in collector {
+            let batch = batch.unwrap();
+            let ends: Vec<_> = batch.trajectories().iter().map(|ended| (ended.row.0, ended.end.truncation())).collect();
+            let mut rows: Vec<_> = ends.iter().map(|(row, _)| *row).collect();
+            rows.sort_unstable();
+            assert_eq!(rows, [0, 1, 2, 3], "batch {}", batch.index());
+            assert!(ends.iter().all(|(_, reason)| *reason == Some(Truncation::ForcedReset)), "{ends:?}");
+            batches += 1;
+        }
+        assert_eq!(batches, 2);
+    }
+    let script = Script::all(NEVER, Ending::Terminated);
+    let build = tags(script.clone()).rows(4).frames_per_batch(12).total_frames(22).reset_at_each_iter(true);
+    all_end(build.build().unwrap());
+    let build = Collector::with_simulator(TagSim::new(&script, 4)).rows(4).frames_per_batch(12).total_frames(22);
+    all_end(build.reset_at_each_iter(true).build().unwrap());
 }

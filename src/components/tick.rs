@@ -19,8 +19,9 @@ pub struct TickPlan<T> {
     pub active: u32,
     /// Rows of slots `0..random` draw their action from the space.
     pub random: u32,
-    /// Whether every episode is cut at the end of the tick, by a forced reset.
-    pub cut: bool,
+    /// Rows of slots from this one on have their episodes cut at the end of the tick, by a forced reset; `u32::MAX` for
+    /// none.
+    pub cut_from: u32,
     /// Version of the weights that act.
     pub version: u64,
     /// How row chunks are spread over threads.
@@ -40,7 +41,7 @@ impl<T> Default for TickPlan<T> {
         Self {
             active: u32::MAX,
             random: 0,
-            cut: false,
+            cut_from: u32::MAX,
             version: 0,
             parallelism: Parallelism::SERIAL,
             threads: None,

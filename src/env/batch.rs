@@ -151,7 +151,7 @@ fn step_batch<S: BatchEnv>(
             let problem = "rows of a BatchEnv must stay one table in row order; a system moved some".into();
             return report.fail(0, Error::State { call: "step", problem });
         }
-        sim.step(columns, plan.cut, &report);
+        sim.step(columns, plan.cut_from, &report);
     }
 }
 
@@ -169,12 +169,12 @@ struct Columns<'a, S: BatchEnv> {
 }
 
 impl<S: BatchEnv> BatchSim<S> {
-    fn step(&mut self, mut columns: Columns<'_, S>, cut: bool, report: &TickReport<S>) {
+    fn step(&mut self, mut columns: Columns<'_, S>, cut_from: u32, report: &TickReport<S>) {
         let (current, call) = (Cell::new(0), Cell::new("step"));
         let caught = catch_unwind(AssertUnwindSafe(|| {
             self.step_all(&mut columns);
             report.stepped(columns.rows.len() as u64);
-            self.close(&mut columns, cut, report, &current, &call);
+            self.close(&mut columns, cut_from, report, &current, &call);
             self.check_masks(&columns, report);
         }));
         if let Err(payload) = caught {
@@ -225,7 +225,7 @@ impl<S: BatchEnv> BatchSim<S> {
     fn close(
         &mut self,
         columns: &mut Columns<'_, S>,
-        cut: bool,
+        cut_from: u32,
         report: &TickReport<S>,
         current: &Cell<usize>,
         call: &Cell<&'static str>,
@@ -234,7 +234,7 @@ impl<S: BatchEnv> BatchSim<S> {
         for i in 0..columns.rows.len() {
             let is_finite = finite(columns.rewards[i].0) & columns.observations[i].is_finite();
             let at_limit = columns.steps[i].0 >= self.limit.wrapping_sub(1);
-            columns.ends[i] = close_frame(columns.ends[i], is_finite, at_limit, cut);
+            columns.ends[i] = close_frame(columns.ends[i], is_finite, at_limit, i as u32 >= cut_from);
             if !columns.ends[i].done() {
                 continue;
             }

@@ -140,5 +140,6 @@ pub type Factory<E> = Box<dyn Fn(&mut RowContext) -> Result<E, BoxError> + Send 
 
 pub(crate) use batch::BatchSim;
 pub use batch::BatchStepper;
+pub(crate) use mask::MaskParts;
 pub use rows::{RowStepper, Spawn, Stepper};
 pub(crate) use step::EnvSettings;

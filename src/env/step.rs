@@ -1,6 +1,7 @@
 //! The Step stage of environments that are stepped row by row.
 
 use std::{
+    any::Any,
     cell::Cell,
     panic::{AssertUnwindSafe, catch_unwind},
 };
@@ -62,7 +63,7 @@ pub(crate) fn step_rows<E: Env>(
     if report.failed() {
         return;
     }
-    let tick = Tick { settings: &settings, report: &report, cut: plan.cut };
+    let tick = Tick { settings: &settings, report: &report, cut: plan.cut_from == 0 };
     // Rows are never sparse-set components, so the query is dense.
     let Ok(chunks) = rows.contiguous_iter_mut() else { return };
     for ((mut envs, mut streams, mut episodes), (actions, steps, rows, slots), mut written, (mut rewards, mut ends)) in
@@ -82,12 +83,13 @@ pub(crate) fn step_rows<E: Env>(
             ends: ends.bypass_change_detection(),
         };
         let all = plan.active == u32::MAX || slots.iter().all(|slot| slot.0 < plan.active);
+        let all = all && matches!(plan.cut_from, 0 | u32::MAX);
         if all {
             let least = plan.parallelism.step_rows;
             let least = if plan.parallelism.splits(slots.len(), least) { least } else { usize::MAX };
             Threads::enter(plan.threads.as_ref(), || tick.spread(chunk, least));
         } else {
-            tick.step_some(chunk, slots, plan.active);
+            tick.step_some(chunk, slots, &plan);
         }
     }
 }
@@ -129,12 +131,12 @@ impl<E: Env> Tick<'_, E> {
         }
     }
 
-    /// The budget's last tick: steps only rows whose slot is below `active`.
-    fn step_some(&self, mut rows: Rows<'_, E>, slots: &[Slot], active: u32) {
+    /// The budget's last ticks: not all rows act, or not all are cut.
+    fn step_some(&self, mut rows: Rows<'_, E>, slots: &[Slot], plan: &TickPlan<E>) {
         for slot in slots {
             let (row, rest) = rows.split_at(1);
-            if slot.0 < active {
-                self.guarded(row);
+            if slot.0 < plan.active {
+                Tick { cut: slot.0 >= plan.cut_from, ..*self }.guarded(row);
             } else {
                 row.ends[0] = End::RUNNING;
                 row.rewards[0] = Reward(0.0);
@@ -146,45 +148,51 @@ impl<E: Env> Tick<'_, E> {
     /// Steps a strip; a panic of user code becomes the tick's error, with the row that it came from. Whether there was
     /// none.
     fn guarded(&self, mut rows: Rows<'_, E>) -> bool {
-        let (current, call) = (Cell::new(0_u32), Cell::new("step"));
-        let caught = catch_unwind(AssertUnwindSafe(|| {
+        let current = Cell::new(0_u32);
+        let stepped = catch_unwind(AssertUnwindSafe(|| {
             let (settings, cut, rows, current) = (self.settings, self.cut, &mut rows, &current);
             if self.settings.clip.is_empty() {
-                self.settings.arch.dispatch(StepAll {
-                    settings,
-                    cut,
-                    rows,
-                    current,
-                    clip: |action: &E::Action| *action,
-                });
+                let clip = |action: &E::Action| *action;
+                self.settings.arch.dispatch(StepAll { settings, cut, rows, current, clip });
             } else {
                 let clip = |action: &E::Action| self.settings.clip.apply(action);
                 self.settings.arch.dispatch(StepAll { settings, cut, rows, current, clip });
             }
-            self.reset_ended(rows, current, &call);
         }));
-        let stepped = if call.get() == "step" && caught.is_err() { current.get() as usize } else { rows.envs.len() };
-        self.report.stepped(stepped as u64);
-        let fine = caught.is_ok();
-        if let Err(payload) = caught {
-            let i = current.get() as usize;
-            let error = Error::EnvPanic {
-                call: call.get(),
-                message: panic_message(payload),
-                worker: self.settings.worker,
-                row: rows.rows[i].0,
-                episode: rows.episodes[i].0,
-                step: match call.get() {
-                    "step" => rows.steps[i].0,
-                    // The mask is that of the coming frame.
-                    "action_mask" if !rows.ends[i].done() => rows.steps[i].0 + 1,
-                    _ => 0,
-                },
-                seed: self.settings.seed.0,
-            };
-            self.report.fail(rows.rows[i].0, error);
+        let fine = stepped.is_ok();
+        if let Err(payload) = stepped {
+            self.fail("step", payload, &rows, current.get() as usize);
+            // The rows before it go on: one of them may have an error of its own, and the lowest row's is the one that
+            // counts, however rows are spread over threads.
+            rows = rows.split_at(current.get() as usize).0;
+        }
+        self.report.stepped(rows.envs.len() as u64);
+        let call = Cell::new("reset");
+        let reset = catch_unwind(AssertUnwindSafe(|| self.reset_ended(&mut rows, &current, &call)));
+        if let Err(payload) = reset {
+            self.fail(call.get(), payload, &rows, current.get() as usize);
+            return false;
         }
         fine
+    }
+
+    #[cold]
+    fn fail(&self, call: &'static str, payload: Box<dyn Any + Send>, rows: &Rows<'_, E>, i: usize) {
+        let error = Error::EnvPanic {
+            call,
+            message: panic_message(payload),
+            worker: self.settings.worker,
+            row: rows.rows[i].0,
+            episode: rows.episodes[i].0,
+            step: match call {
+                "step" => rows.steps[i].0,
+                // The mask is that of the coming frame.
+                "action_mask" if !rows.ends[i].done() => rows.steps[i].0 + 1,
+                _ => 0,
+            },
+            seed: self.settings.seed.0,
+        };
+        self.report.fail(rows.rows[i].0, error);
     }
 
     /// Keeps the last observation of ended rows and starts their next episode.
@@ -202,7 +210,6 @@ impl<E: Env> Tick<'_, E> {
             episodes[i].0 += 1;
             streams[i].start_episode(episodes[i].0);
         });
-        call.set("reset");
         let mut broken = None;
         End::each_done(ends, |i| {
             current.set(i as u32);

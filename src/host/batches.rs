@@ -11,6 +11,7 @@ use crate::{
         Trajectory, TrajectoryId,
     },
     error::Error,
+    memory::rollout_bytes,
     policy::Evaluator,
     rollout::{ArenaPool, Batch, Ended, Rollout, RolloutSlot, in_order, with_rollout},
     seed::Stream,
@@ -29,6 +30,7 @@ pub struct Batches<T: Task> {
     pub(super) monitor: Monitor,
     pub(super) ticks: usize,
     pub(super) set_truncated: bool,
+    pub(super) max_memory: usize,
     /// Whether the warning about held arenas was given.
     pub(super) held: bool,
     /// Whether a tick failed since rows were seated.
@@ -55,6 +57,16 @@ impl<T: Task> Batches<T> {
     /// unfinished episodes are lost, and every row starts a new one, which a [`ResetRequest`] asks a host's rows for.
     pub fn take_error(&mut self) -> Option<Error> {
         self.error.take()
+    }
+
+    /// Whether a rollout of so many rows fits.
+    pub(super) fn check_memory(&self, rows: usize) -> Result<(), Error> {
+        let bytes = rollout_bytes(&self.specs, rows, self.ticks);
+        if bytes <= self.max_memory {
+            return Ok(());
+        }
+        let value = format!("{}, which takes {bytes} bytes for {rows} rows", self.ticks);
+        Err(Error::config("ticks_per_batch", value, format!("at most max_memory, {} bytes", self.max_memory)))
     }
 
     /// The counters now.
@@ -93,6 +105,9 @@ pub(super) fn turn_rollout<T: Task>(
         return;
     }
     let mut batches = world.resource_mut::<Batches<T>>();
+    if let Err(error) = batches.check_memory(order.len()) {
+        return fail::<T>(world, error);
+    }
     let block = match batches.pool.take() {
         Ok(block) => block,
         Err(held) => {

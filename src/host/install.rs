@@ -40,6 +40,8 @@ pub struct HostConfig {
     pub seed: u64,
     /// Batches that may be alive at once, taken or not; when all are, rows stand still. Default: 8.
     pub max_arenas: usize,
+    /// Bytes that the columns of one rollout may take. Default: 8 GiB.
+    pub max_memory: usize,
     /// How recorded rewards are made from the host's. Default: as they are.
     pub reward: RewardTransform,
     /// Whether the last frame of each row in a batch is marked as truncated. Default: no.
@@ -56,6 +58,7 @@ impl Default for HostConfig {
             exploration: Exploration::Sample,
             seed: 0,
             max_arenas: 8,
+            max_memory: 8 << 30,
             reward: RewardTransform::default(),
             set_truncated: false,
             episode_events: false,
@@ -135,9 +138,11 @@ impl<T: Task> HostBuilder<T> {
             monitor: monitor.clone(),
             ticks: config.ticks_per_batch,
             set_truncated: config.set_truncated,
+            max_memory: config.max_memory,
             held: false,
             failed: false,
         };
+        batches.check_memory(rows as usize)?;
         let parts = TaskParts {
             actor,
             weights: weights.clone(),
@@ -201,6 +206,10 @@ fn host_rows<T: Task>(world: &mut World, schedule: &mut Schedule) {
         rows::await_outcomes::<T>.after(policy::infer::<T>).in_set(CollectSystems::Respond),
     );
     schedule.add_systems(stages.in_set(TaskSystems::of::<T>()));
+    if size_of::<T::Mask>() > 0 {
+        let check = rows::check_masks::<T>.in_set(TaskSystems::of::<T>()).in_set(CollectSystems::Respond);
+        schedule.add_systems(check.before(policy::infer::<T>));
+    }
     rows::require_columns::<T>(world);
     world.add_observer(rows::join::<T>);
     world.add_observer(rows::leave::<T>);

@@ -1,5 +1,7 @@
 //! The rows of a host: frames that it completed, resets that it is asked for, rows that left.
 
+use std::marker::PhantomData;
+
 use bevy_ecs::prelude::*;
 
 use crate::{
@@ -8,7 +10,7 @@ use crate::{
         Reward, RowIndex, Slot, TickPlan, TickReport, Trajectory, TrajectoryId, Truncation, Value,
     },
     data::{Data, finite},
-    env::Stepper,
+    env::{MaskParts, Stepper},
     rollout::{Ended, RolloutSlot},
     seed::{Purpose, Seed},
     task::Task,
@@ -184,6 +186,30 @@ pub(super) fn lower_flags<T: Task>(mut rows: Query<(&mut End, &mut Acting), With
     for (mut end, mut acting) in &mut rows {
         *end = End::RUNNING;
         acting.0 = false;
+    }
+}
+
+/// Before Infer: a mask that the host left at zeros allows nothing.
+pub(super) fn check_masks<T: Task>(
+    rows: Query<(&ActionMask<T>, &RowIndex, &Episode, &EpisodeStep, &ResetRequest, &Slot), With<Observation<T>>>,
+    parts: Local<MaskPartsOf<T>>,
+    plan: Res<TickPlan<T>>,
+    report: Res<TickReport<T>>,
+) {
+    let acting = rows.iter().filter(|(.., request, slot)| slot.0 < plan.active && !request.0);
+    for (mask, row, episode, step, ..) in acting {
+        if let Err(error) = parts.0.check(&mask.0, row.0, episode.0, step.0) {
+            report.fail(row.0, error);
+        }
+    }
+}
+
+/// The parts of the masks of a task.
+pub(super) struct MaskPartsOf<T: Task>(MaskParts, PhantomData<fn() -> T>);
+
+impl<T: Task> Default for MaskPartsOf<T> {
+    fn default() -> Self {
+        Self(MaskParts::of(&T::action_space()), PhantomData)
     }
 }
 

@@ -130,18 +130,18 @@ fn copy_column<C: Component, V: Pod, F: bevy_ecs::query::QueryFilter + bevy_ecs:
     values: impl Fn(&[C]) -> &[V],
 ) {
     let stride = size_of::<V>();
-    let Ok(chunks) = query.contiguous_iter(world) else { return };
-    for (column, slots) in chunks {
-        let bytes: &[u8] = bytemuck::cast_slice(values(column));
-        if in_order {
-            Writer::default().copy(bytes, out);
-            continue;
-        }
-        for (value, slot) in bytes.chunks_exact(stride).zip(slots) {
-            let at = slot.0 as usize * stride;
-            if let Some(place) = out.get_mut(at..at + stride) {
-                place.copy_from_slice(value);
-            }
+    if in_order
+        && let Ok(chunks) = query.contiguous_iter(world)
+        && let Some((column, _)) = chunks.into_iter().find(|(column, _)| column.len() * stride == out.len())
+    {
+        return Writer::default().copy(bytemuck::cast_slice(values(column)), out);
+    }
+    // Rows in any order, of which some lack the component, or which keep it in a sparse set.
+    out.fill(0);
+    for (component, slot) in query.iter(world) {
+        let at = (slot.0 as usize).saturating_mul(stride);
+        if let Some(place) = at.checked_add(stride).and_then(|end| out.get_mut(at..end)) {
+            place.copy_from_slice(bytemuck::cast_slice(values(std::slice::from_ref(component))));
         }
     }
 }

@@ -47,9 +47,10 @@ pub(crate) fn in_order<T: Task>(
     world: &World,
     rows: usize,
 ) -> bool {
-    let Ok(mut chunks) = slots.contiguous_iter(world) else { return false };
-    let Some(chunk) = chunks.find(|chunk| !chunk.is_empty()) else { return rows == 0 };
-    are_in_order(chunk, rows)
+    let Ok(chunks) = slots.contiguous_iter(world) else { return false };
+    let mut chunks = chunks.filter(|chunk| !chunk.is_empty());
+    let Some(chunk) = chunks.next() else { return rows == 0 };
+    chunks.next().is_none() && are_in_order(chunk, rows)
 }
 
 fn are_in_order(slots: &[Slot], rows: usize) -> bool {
@@ -72,10 +73,26 @@ impl<T: Task> Rollout<T> {
         block.fill_tick(column::FLAGS, tick, rows, Flags::VALID);
         block.columns[column::FLAGS].values_mut::<Flags>()[frames][..random].fill(Flags::RANDOM);
         block.fill_tick(column::VERSION, tick, rows, self.plan.version);
-        block.frames += active;
+        block.frames += rows;
         for slot in active..rows {
-            self.keep_next(tick * rows + slot);
-            self.clear(tick * rows + slot);
+            self.vacate(tick * rows + slot);
+        }
+        if !self.in_order {
+            self.vacate_missing(world, columns);
+        }
+    }
+
+    /// Empties the slots of rows that are not in the world any more and ends their episodes.
+    fn vacate_missing(&mut self, world: &World, columns: &mut QueryState<RowColumns<T>>) {
+        let mut missing = vec![true; self.rows];
+        for ((slot, ..), _) in columns.iter(world) {
+            if let Some(missing) = missing.get_mut(slot.0 as usize) {
+                *missing = false;
+            }
+        }
+        for (slot, _) in missing.iter().enumerate().filter(|(_, missing)| **missing) {
+            self.vacate(self.tick * self.rows + slot);
+            self.cut_before(slot, Truncation::RowRemoved);
         }
     }
 
@@ -83,13 +100,11 @@ impl<T: Task> Rollout<T> {
     /// each column. Returns how many of the block's columns were written.
     fn record_in_order(&mut self, world: &World, columns: &mut QueryState<RowColumns<T>>) -> usize {
         self.in_order = false;
-        let (Ok(mut chunks), Some(block)) = (columns.contiguous_iter(world), &mut self.block) else { return 0 };
-        let Some(((slots, observations, actions), (rewards, ends, steps, ids))) =
-            chunks.find(|((slots, ..), _)| !slots.is_empty())
-        else {
-            return 0;
-        };
-        self.in_order = are_in_order(slots, self.rows);
+        let (Ok(chunks), Some(block)) = (columns.contiguous_iter(world), &mut self.block) else { return 0 };
+        let mut chunks = chunks.filter(|((slots, ..), _)| !slots.is_empty());
+        let Some(((slots, observations, actions), (rewards, ends, steps, ids))) = chunks.next() else { return 0 };
+        // Rows in a second table are behind those of the first, or newcomers without a place.
+        self.in_order = chunks.next().is_none() && are_in_order(slots, self.rows);
         if !self.in_order {
             return 0;
         }
@@ -110,10 +125,8 @@ impl<T: Task> Rollout<T> {
             let frame = self.tick * self.rows + slot;
             let Some(block) = &mut self.block else { return };
             if gone(slot) || block.ends()[frame] == End::IDLE {
-                block.frames -= 1;
                 self.gaps = true;
-                self.keep_next(frame);
-                self.clear(frame);
+                self.vacate(frame);
             }
         }
     }
@@ -140,8 +153,15 @@ impl<T: Task> Rollout<T> {
         }
     }
 
-    fn clear(&mut self, frame: usize) {
-        if let Some(block) = &mut self.block {
+    /// Makes slot `frame` one that holds no frame, if it held one.
+    fn vacate(&mut self, frame: usize) {
+        if self.block.as_ref().is_some_and(|block| block.flags()[frame].valid()) {
+            self.keep_next(frame);
+        }
+        if let Some(block) = &mut self.block
+            && block.flags()[frame].valid()
+        {
+            block.frames -= 1;
             block.clear_slot(&self.columns.specs, frame);
         }
     }
@@ -170,11 +190,9 @@ impl<T: Task> Rollout<T> {
             if block.ends()[frame] != End::QUARANTINED {
                 continue;
             }
-            block.frames -= 1;
             self.quarantined.push((slot as u32, block.observations()[frame]));
-            self.keep_next(frame);
+            self.vacate(frame);
             self.cut_before(slot, Truncation::Fault);
-            self.clear(frame);
         }
     }
 }

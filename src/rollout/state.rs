@@ -50,7 +50,8 @@ impl RewardTransform {
     }
 
     pub(crate) fn apply(&self, rewards: &mut [f32]) {
-        let bound = self.clip.unwrap_or(f32::INFINITY);
+        // A product beyond all numbers is the largest one.
+        let bound = self.clip.unwrap_or(f32::MAX);
         for reward in rewards {
             *reward = (*reward * self.scale).clamp(-bound, bound);
         }

@@ -26,7 +26,11 @@ impl Weights {
         let path = path.as_ref();
         let io = |source| Error::Io { path: path.into(), source };
         let file = File::open(path).map_err(io)?;
-        let length = file.metadata().map_err(io)?.len();
+        let metadata = file.metadata().map_err(io)?;
+        if !metadata.is_file() {
+            return Err(Error::Weights(format!("{}: no file; legal: a safetensors file", path.display())));
+        }
+        let length = metadata.len();
         let mut bytes = Vec::new();
         if length <= MAX_FILE {
             // Read to the end rather than into `length` bytes: the file may grow meanwhile, or lie about its length.
