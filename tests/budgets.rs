@@ -44,9 +44,11 @@ impl Subscriber for Warnings {
 #[test]
 fn b1_batches_are_whole_ticks_and_the_last_one_is_smaller() {
     let warnings = Warnings::default();
+    let build = || tags(Script::all(4, Ending::Terminated)).rows(10).frames_per_batch(145).total_frames(290).build();
+    // Whoever warns first, on whatever thread, makes the warning known; only then can a subscriber be sure to hear it.
+    build().unwrap();
     let sizes: Vec<usize> = tracing::subscriber::with_default(warnings.clone(), || {
-        let builder = tags(Script::all(4, Ending::Terminated)).rows(10).frames_per_batch(145).total_frames(290);
-        let mut collector = builder.build().unwrap();
+        let mut collector = build().unwrap();
         assert_eq!((collector.frames_per_batch(), collector.len()), (150, Some(2)));
         let sizes = collector.by_ref().map(|batch| batch.unwrap().frames()).collect();
         let stats = collector.stats();

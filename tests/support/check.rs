@@ -135,7 +135,7 @@ fn slots_before(log: &Log, batch: usize) -> usize {
     log.notes[..batch].iter().map(|note| note.layout.slots()).sum()
 }
 
-/// By frame: whether it is its row's last in the batch, and whether it stands at the batch's last tick.
+/// By frame: whether it is its row's last in the batch, and whether it stands at the last tick that steps the row.
 fn last_frames(log: &Log) -> (Vec<bool>, Vec<bool>) {
     let mut last = HashMap::new();
     for (i, frame) in log.frames.iter().enumerate() {
@@ -143,7 +143,8 @@ fn last_frames(log: &Log) -> (Vec<bool>, Vec<bool>) {
     }
     let edges = log.frames.iter().enumerate();
     let edges = edges.map(|(i, frame)| last[&(frame.batch, frame.observation.place().0)] == i).collect();
-    let cut = |frame: &Frame| frame.tick.is_some_and(|tick| tick + 1 == ticks(log, frame.batch));
+    let at_edge = |frame: &Frame| frame.tick.is_some_and(|tick| tick + 1 == ticks(log, frame.batch));
+    let cut = |frame: &Frame| at_edge(frame) || !stepped(log, frame);
     (edges, log.frames.iter().map(cut).collect())
 }
 
