@@ -1,5 +1,7 @@
 //! Two threads against one.
 
+use std::time::Instant;
+
 use gleaner::{Error, data::Data, prelude::*};
 
 use super::{
@@ -11,8 +13,31 @@ use super::{
 /// Slower than one thread by more than this is slower.
 const NOISE: f64 = 0.95;
 
+/// What two collectors that share nothing do in the time of one alone: what a second core is worth on this machine.
+fn machine() -> Result<f64, Error> {
+    let sides = || Ok::<_, Error>(side(network(8_192, 8, 1, true)?));
+    let time = |make: &mut dyn FnMut() -> u64| {
+        let start = Instant::now();
+        let frames: u64 = (0..6).map(|_| make()).sum();
+        start.elapsed().as_secs_f64() / frames as f64
+    };
+    let (mut first, mut second) = (sides()?, sides()?);
+    let ratio = |_| {
+        let alone = time(&mut first);
+        let (a, b) = std::thread::scope(|scope| {
+            let other = scope.spawn(|| time(&mut second));
+            (time(&mut first), other.join().expect("it collects"))
+        });
+        alone / a + alone / b
+    };
+    let mut ratios: Vec<f64> = (0..7).map(ratio).collect();
+    ratios.sort_by(f64::total_cmp);
+    Ok(ratios[3])
+}
+
 /// A network at many rows, and any policy at any number of rows.
 pub fn scaling(runner: &mut Runner) -> Result<(), Error> {
+    println!("  64x64 actor and critic, two collectors that share nothing over one alone: {:.2}", machine()?);
     for rows in [1, 64, 1_024, 4_096, 16_384, 65_536] {
         let ticks = (65_536 / rows).clamp(8, 64);
         let compared = runner.compare(side(random(rows, ticks, 2)?), side(random(rows, ticks, 1)?));
