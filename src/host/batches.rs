@@ -230,6 +230,8 @@ fn fail<T: Task>(world: &mut World, error: Error) {
     }
     let mut ledger = batches.monitor.ledger();
     ledger.counters.discarded.fault += std::mem::take(&mut ledger.in_flight);
+    // Every row starts anew: no frame waits for the end of its episode.
+    ledger.pending = 0;
     drop(ledger);
     batches.failed = true;
     batches.error = Some(error);

@@ -84,7 +84,9 @@ impl<T: Task> Rollout<T> {
 
     /// Empties the slots of rows that are not in the world any more and ends their episodes.
     fn vacate_missing(&mut self, world: &World, columns: &mut QueryState<RowColumns<T>>) {
-        let mut missing = vec![true; self.rows];
+        let mut missing = std::mem::take(&mut self.missing);
+        missing.clear();
+        missing.resize(self.rows, true);
         for ((slot, ..), _) in columns.iter(world) {
             if let Some(missing) = missing.get_mut(slot.0 as usize) {
                 *missing = false;
@@ -94,6 +96,7 @@ impl<T: Task> Rollout<T> {
             self.vacate(self.tick * self.rows + slot);
             self.cut_before(slot, Truncation::RowRemoved);
         }
+        self.missing = missing;
     }
 
     /// Writes the columns that every row has, if the rows are one table in slot order: one look-up in place of one for

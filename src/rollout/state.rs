@@ -169,6 +169,8 @@ pub(crate) struct Rollout<T: Task> {
     pub recorded: bool,
     /// Whether a row had no frame in the tick in progress: it was pending or quarantined.
     pub gaps: bool,
+    /// By slot: whether its row is not in the world. Scratch.
+    pub missing: Vec<bool>,
     pub pool: TrajectoryPool,
     pub monitor: Monitor,
 }
@@ -211,6 +213,7 @@ impl<T: Task> Rollout<T> {
             in_order: false,
             recorded: false,
             gaps: false,
+            missing: Vec::new(),
             pool,
             monitor,
         }

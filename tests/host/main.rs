@@ -349,4 +349,5 @@ fn after_an_error_all_rows_start_anew() {
     assert!(frames.len() == 3 && frames.values().all(|frames| *frames >= 40), "{frames:?}");
     let stats = world.resource::<Batches<Tag>>().stats();
     assert_eq!(stats.stepped_frames, stats.frames + stats.in_flight_frames + stats.discarded.fault);
+    assert!(stats.trajectory_pending_frames < 3 * 7, "frames of lost episodes are pending: {stats:?}");
 }
