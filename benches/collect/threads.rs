@@ -39,7 +39,7 @@ fn machine() -> Result<f64, Error> {
 pub fn scaling(runner: &mut Runner) -> Result<(), Error> {
     println!("  64x64 actor and critic, two collectors that share nothing over one alone: {:.2}", machine()?);
     for rows in [1, 64, 1_024, 4_096, 16_384, 65_536] {
-        let ticks = (65_536 / rows).clamp(8, 64);
+        let ticks = (32_768 / rows).clamp(2, 64);
         let compared = runner.compare(side(random(rows, ticks, 2)?), side(random(rows, ticks, 1)?));
         let name = format!("{rows} rows, random, two threads over one");
         runner.at_least(&name, compared.ratio(), NOISE, &compared.speeds());

@@ -179,8 +179,9 @@ impl<T: Task> Actor<T> {
     }
 }
 
-/// Parts that a thread's share of the rows is cut into: a thread that is held up leaves some of its own to the others.
-const PIECES: usize = 4;
+/// Parts that a thread's share of the rows is cut into: a thread that is held up leaves some of its own to the others,
+/// and no thread waits long for the last part.
+const PIECES: usize = 16;
 
 /// Parts that `rows` are cut into, so that none has fewer than a thread is worth.
 fn pieces(rows: usize, parallelism: &Parallelism) -> usize {
