@@ -71,6 +71,7 @@ fn measure(network: &mut GpuNetwork, rows: usize) -> Result<Duration, Error> {
                 episodes: &episodes,
                 steps: &steps,
                 exploration: Exploration::Sample,
+                memory: None,
             };
             let mut out =
                 Outcome { params: &mut params, actions: &mut actions, log_probs: &mut log_probs, values: &mut values };

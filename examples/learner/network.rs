@@ -63,6 +63,7 @@ impl ActorCritic {
                 Layer::Linear(_) => self.linear(&format!("{prefix}.{i}"), &x)?,
                 Layer::Tanh => ops::tanh(&x)?,
                 Layer::Relu => x.relu()?,
+                other => candle_core::bail!("the learner has no {other:?}"),
             };
         }
         Ok(x)
