@@ -52,7 +52,8 @@ pub(super) struct NetworkActor<T: Task> {
     pub recorded: Option<Vec<f32>>,
     /// What rows remember, if the network is recurrent.
     pub states: States,
-    /// By place in the run: whether an episode begins. Scratch.
+    /// By place in the run: where its state is, and whether it begins with zeros. Scratch.
+    pub places: Vec<u32>,
     pub fresh: Vec<u8>,
     /// Standard deviations of a Gaussian head.
     pub std: Vec<f32>,
@@ -191,6 +192,7 @@ impl<T: Task> NetworkActor<T> {
             params: vec![0.0; rows * plan.head.params()],
             recorded: record_params.then(|| vec![0.0; rows * plan.head.params()]),
             states: States::new(rows, plan.state()),
+            places: Vec::new(),
             fresh: Vec::new(),
             std: Vec::new(),
             networks: networks.into_iter().map(|network| Mutex::new(Lane { network, inputs: Vec::new() })).collect(),

@@ -12,7 +12,7 @@ use super::{
     policy::NetworkPolicy,
 };
 use crate::{
-    components::{ActionKey, Critic, Episode, EpisodeStep, Masks, Slot, Weights},
+    components::{ActionKey, Critic, Episode, EpisodeStep, Masks, Weights},
     data::Data,
     error::Error,
     task::Task,
@@ -120,8 +120,8 @@ impl<T: Task> Evaluator<T> {
             return Err(Error::config("states", states.len(), format!("{}, {width} a row", rows * width)));
         }
         let remembered = States::new(rows, width);
-        for (slot, state) in states.iter().flat_map(|states| states.chunks_exact(width.max(1))).enumerate() {
-            remembered.write(slot, 0, state);
+        for (place, state) in states.iter().flat_map(|states| states.chunks_exact(width.max(1))).enumerate() {
+            remembered.write(place, 0, state);
         }
         let network = match network {
             Some(network) => network,
@@ -142,7 +142,7 @@ impl<T: Task> Evaluator<T> {
             values: vec![0.0; rows],
         };
         let fresh = vec![0; rows];
-        let slots: Vec<_> = (0..rows as u32).map(Slot).collect();
+        let places: Vec<_> = (0..rows as u32).collect();
         let input = Forward {
             inputs: &inputs,
             masks,
@@ -150,7 +150,7 @@ impl<T: Task> Evaluator<T> {
             episodes: &vec![Episode::default(); rows],
             steps: &vec![EpisodeStep::default(); rows],
             exploration: Exploration::Mode,
-            memory: (width > 0).then_some(Memory { states: &remembered, slots: &slots, fresh: &fresh }),
+            memory: (width > 0).then_some(Memory { states: &remembered, places: &places, fresh: &fresh }),
         };
         let mut out = Outcome {
             params: &mut evaluation.params,
@@ -159,8 +159,8 @@ impl<T: Task> Evaluator<T> {
             values: &mut evaluation.values,
         };
         network.forward(&input, &mut out)?;
-        for (slot, state) in states.into_iter().flat_map(|states| states.chunks_exact_mut(width.max(1))).enumerate() {
-            remembered.read(slot, 0, state);
+        for (place, state) in states.into_iter().flat_map(|states| states.chunks_exact_mut(width.max(1))).enumerate() {
+            remembered.read(place, 0, state);
         }
         Ok(evaluation)
     }
