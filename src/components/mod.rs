@@ -9,7 +9,7 @@ mod tick;
 mod trajectory;
 mod weights;
 
-pub use column::{ColumnSpec, Source};
+pub use column::{ColumnSpec, Remembered, Source};
 pub use critic::Critic;
 pub use end::{End, Flags, Truncation};
 pub use policy::PolicyWeights;

@@ -178,11 +178,15 @@ pub(super) fn encode<D: Data>(observations: &[D], normalizer: Option<&Normalizer
 }
 
 impl<T: Task> Critic<T> for Evaluator<T> {
-    fn values(&self, observations: &[T::Observation]) -> Result<Vec<f32>, Error> {
+    fn state_width(&self) -> usize {
+        Self::state_width(self)
+    }
+
+    fn values(&self, observations: &[T::Observation], states: &mut [f32]) -> Result<Vec<f32>, Error> {
         if !self.shared.lock().unwrap_or_else(PoisonError::into_inner).plan.value {
             let problem = "the policy gives no values; legal: a network with a critic".into();
             return Err(Error::State { call: "bootstrap_values", problem });
         }
-        Ok(self.evaluate(observations)?.values)
+        Ok(self.evaluate_from(observations, states)?.values)
     }
 }

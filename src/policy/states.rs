@@ -122,6 +122,18 @@ impl States {
         }
     }
 
+    /// Copies the newest states of slots into `to`, whatever episode they are of.
+    pub fn last_by_slot<'a>(&self, rows: impl Iterator<Item = Identity<'a>>, to: &mut [f32]) {
+        for (slot, ..) in rows {
+            let slot = slot.0 as usize;
+            if let (Some(to), Some(place)) =
+                (to.get_mut(slot * self.width..(slot + 1) * self.width), self.places.get(slot))
+            {
+                self.read(*place as usize, 0, to);
+            }
+        }
+    }
+
     /// Copies columns `first..` of the state at a place.
     pub fn read(&self, place: usize, first: usize, to: &mut [f32]) {
         let words = self.words.get(place * self.width + first..).unwrap_or_default();
