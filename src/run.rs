@@ -144,6 +144,7 @@ impl RunFile {
                 "policy.spec".into(),
                 "policy".into(),
             ],
+            Error::Io { path, .. } | Error::Ron { path, .. } if self.is_names(path) => vec!["policy.names".into()],
             Error::Weights(_) | Error::Tensor { .. } | Error::Io { .. } => {
                 vec!["policy.weights".into(), "policy".into()]
             }
@@ -151,6 +152,12 @@ impl RunFile {
             _ => vec!["env".into()],
         };
         ron_file::located(&self.path, &self.text, &candidates, &error)
+    }
+
+    /// Whether this is the file of the weights' names.
+    fn is_names(&self, path: &Path) -> bool {
+        let PolicyConfig::Network { names: Some(names), .. } = &self.config.policy else { return false };
+        self.folder().join(names) == path
     }
 }
 

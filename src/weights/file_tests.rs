@@ -117,7 +117,8 @@ fn hostile_headers_are_refused() {
 #[test]
 fn tensors_share_neither_bytes_nor_names() {
     let two = |names: [&str; 2], offsets: [&str; 2]| {
-        let tensor = |i: usize| format!(r#""{}":{{"dtype":"F32","shape":[1],"data_offsets":{}}}"#, names[i], offsets[i]);
+        let tensor =
+            |i: usize| format!(r#""{}":{{"dtype":"F32","shape":[1],"data_offsets":{}}}"#, names[i], offsets[i]);
         format!("{{{},{}}}", tensor(0), tensor(1))
     };
     Weights::from_safetensors(&file(&two(["a", "b"], ["[4,8]", "[0,4]"]), 8)).unwrap();
@@ -133,7 +134,9 @@ fn tensors_share_neither_bytes_nor_names() {
 fn sizes_that_overflow_together_are_refused() {
     let size = (1_u64 << 61) - 1;
     let tensors: Vec<_> = (0..8)
-        .map(|i| format!(r#""t{i}":{{"dtype":"U8","shape":[{size}],"data_offsets":[{},{}]}}"#, i * size, (i + 1) * size))
+        .map(|i| {
+            format!(r#""t{i}":{{"dtype":"U8","shape":[{size}],"data_offsets":[{},{}]}}"#, i * size, (i + 1) * size)
+        })
         .collect();
     assert!(refused(&file(&format!("{{{}}}", tensors.join(",")), 0)).contains("tensor t0"));
 }

@@ -11,7 +11,10 @@ fn network(map: &NameMap, file: &[&str]) -> Result<Vec<String>, String> {
     let renamed = map.rename(Way::ToNetwork, names.iter()).map_err(|error| error.to_string())?;
     // What is called back has its old name.
     let back = map.rename(Way::ToFile, renamed.keys()).unwrap();
-    assert_eq!(back.into_keys().collect::<Vec<_>>(), renamed.values().copied().collect::<BTreeSet<_>>().into_iter().collect::<Vec<_>>());
+    assert_eq!(
+        back.into_keys().collect::<Vec<_>>(),
+        renamed.values().copied().collect::<BTreeSet<_>>().into_iter().collect::<Vec<_>>()
+    );
     Ok(renamed.into_keys().collect())
 }
 

@@ -135,7 +135,8 @@ fn the_backend_is_in_the_stats() {
 
 fn each_policy_has_a_device_of_its_own() {
     let name = Gpu::shared().expect("an adapter").adapter().name.to_uppercase();
-    let open = || Gpu::open(&GpuConfig { adapter: Some(name.clone()), ..Default::default() }).expect("the same adapter");
+    let open =
+        || Gpu::open(&GpuConfig { adapter: Some(name.clone()), ..Default::default() }).expect("the same adapter");
     let devices = [open(), open()];
     for device in &devices {
         let before = devices.each_ref().map(|device| device.stats().dispatches);

@@ -20,8 +20,7 @@ fn frames_after_a_change_carry_its_version_and_an_error_leaves_the_old_weights()
     pushed(1e6).save(folder.file()).unwrap();
     let mut file = WeightsFile::new(folder.file());
     let policy = Policy::network(NetworkSpec::default()).weights(file.load().unwrap()).backend(Backend::Cpu);
-    let mut collector =
-        Collector::<CartPole>::builder().rows(4).frames_per_batch(40).policy(policy).build().unwrap();
+    let mut collector = Collector::<CartPole>::builder().rows(4).frames_per_batch(40).policy(policy).build().unwrap();
     let (handle, errors) = (collector.weights().unwrap(), Arc::new(Mutex::new(Vec::new())));
     let log = errors.clone();
     collector.set_pre_collect(move || {

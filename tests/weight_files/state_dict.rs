@@ -33,6 +33,17 @@ fn saving_writes_the_same_names_and_numbers_back() {
 }
 
 #[test]
+fn a_run_file_may_name_both_files() {
+    let folder = Folder::new("run");
+    let [weights, names] = ["sb3_ppo_cart_pole.safetensors", "names/stable_baselines3.ron"].map(asset);
+    let text = format!("(env: \"cart_pole\", policy: Network(weights: {weights:?}, names: {names:?}))");
+    std::fs::write(folder.file(), text).unwrap();
+    let collector = Registry::builtin().open(folder.file()).unwrap();
+    let trained = WeightsFile::new(weights).names(self::names()).load().unwrap();
+    assert_eq!(*collector.weights().unwrap().latest().1, trained);
+}
+
+#[test]
 fn a_network_without_a_critic_ignores_the_files() {
     let mut map = names();
     map.names.truncate(2);
@@ -46,7 +57,10 @@ fn a_network_without_a_critic_ignores_the_files() {
 fn what_does_not_fit_is_named() {
     let mut file = WeightsFile::new(asset("sb3_ppo_cart_pole.safetensors"));
     let unmapped = builds::<CartPole>(NetworkSpec::default(), file.load().unwrap()).unwrap_err();
-    assert!(unmapped.contains("actor.0.weight") && unmapped.contains("mlp_extractor.policy_net.0.weight"), "{unmapped}");
+    assert!(
+        unmapped.contains("actor.0.weight") && unmapped.contains("mlp_extractor.policy_net.0.weight"),
+        "{unmapped}"
+    );
     let weights = file.names(names()).load().unwrap();
     let no_critic = NetworkSpec { critic: None, ..Default::default() };
     let unused = builds::<CartPole>(no_critic, weights.clone()).unwrap_err();
