@@ -11,10 +11,7 @@ mod evaluate;
 use std::process::ExitCode;
 
 use clap::Parser;
-use gleaner::{
-    prelude::*,
-    weights::{NameMap, WeightsFile},
-};
+use gleaner::prelude::*;
 
 type Result<T> = std::result::Result<T, Box<dyn std::error::Error + Send + Sync>>;
 

@@ -16,7 +16,7 @@ use crate::{components::Weights, error::Error};
 /// A safetensors file, its tensors' names, and what of it was read last.
 ///
 /// ```no_run
-/// # use gleaner::{prelude::*, weights::{NameMap, WeightsFile}};
+/// # use gleaner::prelude::*;
 /// # let collector = Collector::<CartPole>::builder().build()?;
 /// let mut file = WeightsFile::new("policy.safetensors").names(NameMap::from_ron_file("names.ron")?);
 /// let policy = Policy::<CartPole>::network(NetworkSpec::default()).weights(file.load()?);

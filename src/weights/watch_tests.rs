@@ -96,3 +96,15 @@ fn names_are_written_back() {
     assert_eq!(file.reload(&handle).unwrap(), Some(1));
     assert_eq!(file.load().unwrap(), weights(1.0));
 }
+
+#[test]
+fn a_change_while_the_file_is_read_is_an_error() {
+    let (_, file, _folder) = watched("torn");
+    file.save(&weights(1.0)).unwrap();
+    let (opened, stamp) = file.open().unwrap();
+    let mut more = weights(2.0);
+    more.insert("b", [1], vec![2.0]);
+    fs::write(file.path(), more.to_safetensors().unwrap()).unwrap();
+    let error = file.read(opened, stamp).unwrap_err().to_string();
+    assert!(error.contains("policy.safetensors: changed while it was read"), "{error}");
+}

@@ -6,11 +6,7 @@ use std::{
     cell::Cell,
 };
 
-use gleaner::{
-    data::finite,
-    prelude::*,
-    weights::{NameMap, WeightsFile},
-};
+use gleaner::{data::finite, prelude::*};
 use proptest::{collection::vec, prelude::*, sample::select};
 
 use crate::Folder;

@@ -2,13 +2,13 @@
 
 use std::sync::{Arc, Mutex};
 
-use gleaner::{policy::Evaluator, prelude::*, weights::WeightsFile};
+use gleaner::{policy::Evaluator, prelude::*};
 
 use crate::{Folder, asset};
 
 /// CartPole's weights with `bias` added to the logit of action 1.
 fn pushed(bias: f32) -> Weights {
-    let names = gleaner::weights::NameMap::from_ron_file(asset("names/stable_baselines3.ron")).unwrap();
+    let names = NameMap::from_ron_file(asset("names/stable_baselines3.ron")).unwrap();
     let mut weights = WeightsFile::new(asset("sb3_ppo_cart_pole.safetensors")).names(names).load().unwrap();
     weights.0.get_mut("action.bias").unwrap().data[1] += bias;
     weights

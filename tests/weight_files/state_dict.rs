@@ -1,9 +1,6 @@
 //! A PyTorch module's `state_dict`.
 
-use gleaner::{
-    prelude::*,
-    weights::{NameMap, WeightsFile},
-};
+use gleaner::prelude::*;
 use safetensors::SafeTensors;
 
 use crate::{Folder, asset};
