@@ -20,6 +20,7 @@ pub use row::{
 pub(crate) use tick::Threads;
 pub use tick::{Parallelism, TickPlan, TickReport};
 pub use trajectory::{Trajectory, TrajectoryId};
+pub(crate) use weights::name_list;
 pub use weights::{TensorSpec, WeightTensor, Weights};
 
 pub use crate::seed::ActionKey;

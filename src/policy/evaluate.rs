@@ -6,7 +6,7 @@ use std::{
 };
 
 use super::{
-    backend::{Backend, open_network},
+    backend::Site,
     normalize::Normalizer,
     plan::{Exploration, Forward, Memory, Network, Outcome, Plan, States},
     policy::NetworkPolicy,
@@ -41,7 +41,7 @@ pub struct Evaluator<T: Task> {
 
 struct Shared {
     plan: Plan,
-    backend: Backend,
+    site: Site,
     /// Opened at the first call.
     network: Option<Box<dyn Network>>,
     weights: Arc<Weights>,
@@ -57,8 +57,8 @@ impl<T: Task> Clone for Evaluator<T> {
 }
 
 impl<T: Task> Evaluator<T> {
-    pub(crate) fn new(plan: Plan, backend: Backend, weights: Arc<Weights>, normalizer: Option<Normalizer>) -> Self {
-        let shared = Shared { plan, backend, network: None, weights, loaded: false, normalizer };
+    pub(super) fn new(plan: Plan, site: Site, weights: Arc<Weights>, normalizer: Option<Normalizer>) -> Self {
+        let shared = Shared { plan, site, network: None, weights, loaded: false, normalizer };
         Self { shared: Arc::new(Mutex::new(shared)), task: PhantomData }
     }
 
@@ -66,7 +66,7 @@ impl<T: Task> Evaluator<T> {
         let plan = policy.spec.plan::<T>()?;
         let weights = policy.initial_weights(&plan)?;
         let norm = policy.running_norm(plan.inputs)?;
-        Ok(Self::new(plan, policy.backend, Arc::new(weights), norm.map(|norm| norm.snapshot())))
+        Ok(Self::new(plan, policy.site.clone(), Arc::new(weights), norm.map(|norm| norm.snapshot())))
     }
 
     /// Replaces weights and normalisation; takes effect with the next call.
@@ -111,7 +111,7 @@ impl<T: Task> Evaluator<T> {
         states: Option<&mut [f32]>,
     ) -> Result<Evaluation<T>, Error> {
         let mut shared = self.shared.lock().unwrap_or_else(PoisonError::into_inner);
-        let Shared { plan, backend, network, weights, loaded, normalizer } = &mut *shared;
+        let Shared { plan, site, network, weights, loaded, normalizer } = &mut *shared;
         let rows = observations.len();
         let width = plan.state();
         if let Some(states) = &states
@@ -125,7 +125,7 @@ impl<T: Task> Evaluator<T> {
         }
         let network = match network {
             Some(network) => network,
-            None => network.insert(open_network(plan, *backend, rows)?.0),
+            None => network.insert(site.open(plan, rows)?.0),
         };
         if !*loaded {
             network.load(weights)?;
