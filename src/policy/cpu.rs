@@ -5,6 +5,7 @@ use std::{ops::Range, sync::Arc};
 use pulp::Arch;
 
 use super::{
+    floats::Floats,
     head,
     layer::{
         self, Kernel, Tensors,
@@ -45,12 +46,12 @@ struct Loaded {
 struct Scratch {
     /// Rows of a block, a multiple of [`TILE`].
     rows: usize,
-    input: Vec<f32>,
+    input: Floats,
     /// These have rows padded to whole panels.
-    hidden: Vec<Vec<f32>>,
-    params: Vec<f32>,
-    value: Vec<f32>,
-    layer: Vec<f32>,
+    hidden: Vec<Floats>,
+    params: Floats,
+    value: Floats,
+    layer: Floats,
     head: head::Scratch,
 }
 
@@ -58,19 +59,19 @@ impl Scratch {
     fn new(plan: &Plan) -> Self {
         let hidden: usize = plan.hidden.iter().map(|width| width.next_multiple_of(PANEL)).sum();
         let rows = (BLOCK_FLOATS / (plan.inputs + hidden).max(1)).clamp(TILE, BLOCK) / TILE * TILE;
-        let matrix = |width: usize| vec![0.0; rows * width.next_multiple_of(PANEL)];
+        let matrix = |width: usize| Floats::zeros(rows * width.next_multiple_of(PANEL));
         Self {
             rows,
-            input: vec![0.0; rows * plan.inputs],
+            input: Floats::zeros(rows * plan.inputs),
             hidden: plan.hidden.iter().map(|width| matrix(*width)).collect(),
             params: matrix(plan.head.params()),
             value: matrix(usize::from(plan.value)),
-            layer: Vec::new(),
+            layer: Floats::default(),
             head: head::Scratch::new(&plan.head),
         }
     }
 
-    fn place(&mut self, place: Place) -> &mut Vec<f32> {
+    fn place(&mut self, place: Place) -> &mut Floats {
         match place {
             Place::Input => &mut self.input,
             Place::Hidden(i) => &mut self.hidden[i],
@@ -99,7 +100,7 @@ impl CpuNetwork {
             return Err(Error::State { call: "share", problem: "the networks differ; legal: the same plan".into() });
         }
         self.weights.clone_from(&other.weights);
-        self.scratch.layer.resize(other.scratch.layer.len(), 0.0);
+        self.scratch.layer = Floats::zeros(other.scratch.layer.len());
         Ok(())
     }
 
@@ -151,7 +152,7 @@ impl Network for CpuNetwork {
         let pack = |operation: &Operation| layer::pack(operation, &Tensors::new(weights, &operation.name));
         let layers: Vec<_> = self.plan.layers.iter().map(pack).collect();
         let scratch = layers.iter().map(|layer| layer.scratch(self.scratch.rows)).max();
-        self.scratch.layer.resize(scratch.unwrap_or(0), 0.0);
+        self.scratch.layer = Floats::zeros(scratch.unwrap_or(0));
         let log_std = weights.get("log_std").map_or(Vec::new(), |tensor| tensor.data.clone());
         self.weights = Some(Arc::new(Loaded { layers, log_std }));
         Ok(())

@@ -8,7 +8,10 @@ use std::marker::PhantomData;
 use pulp::{Arch, Simd, WithSimd};
 
 use super::{Block, Elementwise, ForActivation, Kernel, Tensors, with_activation};
-use crate::policy::plan::{Activation, Operation};
+use crate::policy::{
+    floats::Floats,
+    plan::{Activation, Operation},
+};
 
 /// Outputs of a panel of weights.
 pub(crate) const PANEL: usize = 16;
@@ -20,23 +23,23 @@ pub(crate) const TILE: usize = 6;
 pub(crate) struct Packed {
     inputs: usize,
     /// `[panels][inputs][PANEL]`, padded with zeros.
-    weights: Vec<f32>,
+    weights: Floats,
     /// `[panels][PANEL]`, padded with zeros.
-    bias: Vec<f32>,
+    bias: Floats,
 }
 
 impl Packed {
     /// Packs `[outputs, inputs]` weights and `[outputs]` biases.
     pub(crate) fn new(inputs: usize, weight: &[f32], bias: &[f32]) -> Self {
         let padded = bias.len().next_multiple_of(PANEL);
-        let mut weights = vec![0.0; padded * inputs];
+        let mut weights = Floats::zeros(padded * inputs);
         for (output, row) in weight.chunks_exact(inputs).enumerate() {
             let panel = &mut weights[output / PANEL * PANEL * inputs..][..PANEL * inputs];
             for (input, x) in row.iter().enumerate() {
                 panel[input * PANEL + output % PANEL] = *x;
             }
         }
-        let mut padded_bias = vec![0.0; padded];
+        let mut padded_bias = Floats::zeros(padded);
         padded_bias[..bias.len()].copy_from_slice(bias);
         Self { inputs, weights, bias: padded_bias }
     }
