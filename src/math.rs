@@ -103,8 +103,7 @@ pub fn tanh(x: f32) -> f32 {
 pub(crate) const TANH_LIMIT: f32 = 7.8;
 /// Of [`tanh`]: `p` in `x · p(x²) / q(x²)`, the highest power first. The pair of degrees 4 and 3 with the least relative
 /// error on `(0, 7.9]` among those with the right slope at 0, 2e-7, found by iteratively reweighted least squares.
-pub(crate) const TANH_NUMERATOR: [f32; 5] =
-    [-6.312_931_4e-9, 7.260_506e-6, 2.709_856e-3, 0.127_257_58, 1.0];
+pub(crate) const TANH_NUMERATOR: [f32; 5] = [-6.312_931_4e-9, 7.260_506e-6, 2.709_856e-3, 0.127_257_58, 1.0];
 /// Of [`tanh`]: `q`, the highest power first.
 pub(crate) const TANH_DENOMINATOR: [f32; 4] = [1.984_483_3e-4, 0.022_908_171, 0.460_589_87, 1.0];
 

@@ -9,7 +9,7 @@ use super::{
     head,
     layer::{
         self, Kernel, Tensors,
-        linear::{PANEL, TILE},
+        linear::{TILE, padded},
     },
     plan::{Exploration, Forward, Head, Memory, Network, Operation, Outcome, Place, Plan},
 };
@@ -57,9 +57,9 @@ struct Scratch {
 
 impl Scratch {
     fn new(plan: &Plan) -> Self {
-        let hidden: usize = plan.hidden.iter().map(|width| width.next_multiple_of(PANEL)).sum();
+        let hidden: usize = plan.hidden.iter().map(|width| padded(*width)).sum();
         let rows = (BLOCK_FLOATS / (plan.inputs + hidden).max(1)).clamp(TILE, BLOCK) / TILE * TILE;
-        let matrix = |width: usize| Floats::zeros(rows * width.next_multiple_of(PANEL));
+        let matrix = |width: usize| Floats::zeros(rows * padded(width));
         Self {
             rows,
             input: Floats::zeros(rows * plan.inputs),
@@ -227,14 +227,14 @@ fn block(
     }
     let n = plan.head.params();
     let params = out.params[rows.start * n..rows.end * n].chunks_exact_mut(n);
-    for (to, from) in params.zip(scratch.params.chunks_exact(n.next_multiple_of(PANEL))) {
+    for (to, from) in params.zip(scratch.params.chunks_exact(padded(n))) {
         to.copy_from_slice(&from[..n]);
     }
     let values = &mut out.values[rows];
     if !plan.value {
         return values.fill(0.0);
     }
-    for (to, from) in values.iter_mut().zip(scratch.value.chunks_exact(PANEL)) {
+    for (to, from) in values.iter_mut().zip(scratch.value.chunks_exact(padded(1))) {
         *to = from[0];
     }
 }
