@@ -4,6 +4,7 @@
 mod faults;
 mod golden;
 mod kernels;
+mod layers;
 mod network;
 mod reference;
 #[path = "../support/gpu.rs"]
@@ -24,7 +25,14 @@ fn main() -> std::process::ExitCode {
         ("network::masks_are_obeyed", network::masks_are_obeyed),
         ("network::every_output_is_written", network::every_output_is_written),
         ("network::nan_comes_through", network::nan_comes_through),
-        ("golden::mlp", golden::mlp),
+        ("layers::equal_the_cpu_at_any_number_of_rows", layers::equal_the_cpu_at_any_number_of_rows),
+        ("layers::states_are_the_cpus", layers::states_are_the_cpus),
+        ("layers::a_row_does_not_depend_on_the_others", layers::a_row_does_not_depend_on_the_others),
+        ("layers::a_wrong_memory_is_refused", layers::a_wrong_memory_is_refused),
+        ("golden::perceptrons", golden::perceptrons),
+        ("golden::layer_norm", golden::layer_norm),
+        ("golden::convolutions_of_bytes", golden::convolutions_of_bytes),
+        ("golden::recurrent_layers", golden::recurrent_layers),
         ("golden::categorical", golden::categorical),
         ("golden::gaussian", golden::gaussian),
         ("faults::l10_hardware_comes_before_software", faults::l10_hardware_comes_before_software),
