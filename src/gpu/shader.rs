@@ -17,6 +17,7 @@ pub const SHADERS: &[(&str, &str)] = shaders![
     "gru",
     "lstm",
     "copy",
+    "fused",
     "categorical",
     "gaussian",
     "shared/activation",

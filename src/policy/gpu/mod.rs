@@ -2,6 +2,7 @@
 //! submit.
 
 mod check;
+mod fused;
 mod memory;
 mod pack;
 mod params;
@@ -14,6 +15,7 @@ use std::sync::Arc;
 use bytemuck::{cast_slice, cast_slice_mut};
 
 use self::{
+    fused::Fused,
     memory::DeviceStates,
     pack::Packed,
     rows::{RowBuffers, uniform_stride},
@@ -34,6 +36,7 @@ pub use params::{Layout, layouts};
 pub struct GpuNetwork {
     gpu: Arc<Gpu>,
     plan: Plan,
+    fused: Option<Fused>,
     stages: Vec<Stage>,
     head: Kernel,
     weights: DeviceWeights,
@@ -51,16 +54,20 @@ impl GpuNetwork {
     /// [`Error::Network`] if the plan contradicts itself; [`Error::Gpu`] if the adapter cannot hold the weights.
     pub fn new(gpu: Arc<Gpu>, plan: Plan) -> Result<Self, Error> {
         check::plan(&plan)?;
-        let stages = Stage::all(&gpu, &plan)?;
+        let fused = Fused::of(&gpu, &plan);
+        let stages = match &fused {
+            Some(fused) => vec![Stage::fused(&gpu, fused)?],
+            None => Stage::all(&gpu, &plan)?,
+        };
         let head = match plan.head {
             Head::Categorical { .. } => "categorical",
             Head::Gaussian { .. } => "gaussian",
         };
         let head = Kernel::new(&gpu, head, &[])?;
-        let weights = DeviceWeights::new(&gpu, &plan)?;
+        let weights = DeviceWeights::new(&gpu, &plan, fused.is_some())?;
         let states = DeviceStates::new(&gpu, plan.state())?;
-        let (rows, packed, upload, readback) = (None, Packed::default(), Upload::default(), Readback::default());
-        Ok(Self { gpu, plan, stages, head, weights, states, rows, packed, upload, readback })
+        let (packed, upload, readback) = (Packed::default(), Upload::default(), Readback::default());
+        Ok(Self { gpu, plan, fused, stages, head, weights, states, rows: None, packed, upload, readback })
     }
 
     /// The device it runs on.
@@ -123,7 +130,7 @@ impl Network for GpuNetwork {
     fn load(&mut self, weights: &Weights) -> Result<(), Error> {
         self.gpu.check()?;
         weights.check(&self.plan.tensors())?;
-        self.weights.load(&self.gpu, weights)
+        self.weights.load(&self.gpu, (&self.plan, self.fused.as_ref()), weights)
     }
 
     fn forward(&mut self, input: &Forward<'_>, out: &mut Outcome<'_>) -> Result<(), Error> {

@@ -82,6 +82,32 @@ pub(super) struct CopyParams {
     pub(super) width: u32,
 }
 
+/// Uniform of `shaders/fused.wgsl`.
+#[derive(Clone, Copy, Debug, Pod, Zeroable)]
+#[repr(C)]
+pub(super) struct FusedParams {
+    pub(super) rows: u32,
+    pub(super) layers: u32,
+    pub(super) inputs: u32,
+    pub(super) params: u32,
+    pub(super) params_width: u32,
+    pub(super) value: u32,
+    pub(super) value_width: u32,
+}
+
+/// A layer in the second uniform of `shaders/fused.wgsl`.
+#[derive(Clone, Copy, Debug, Pod, Zeroable)]
+#[repr(C)]
+pub(super) struct FusedLayer {
+    pub(super) start: u32,
+    pub(super) to_: u32,
+    pub(super) inputs: u32,
+    pub(super) tiles: u32,
+    pub(super) first: u32,
+    pub(super) activated: u32,
+    pub(super) padding: [u32; 2],
+}
+
 /// Uniform of `shaders/categorical.wgsl`.
 #[derive(Clone, Copy, Debug, Pod, Zeroable)]
 #[repr(C)]
@@ -140,6 +166,8 @@ pub fn layouts() -> Vec<Layout> {
         layout!("gru", RecurrentParams { rows, start, stride, inputs, outputs, state, width }),
         layout!("lstm", RecurrentParams { rows, start, stride, inputs, outputs, state, width }),
         layout!("copy", CopyParams { rows, start, stride, columns, at, width }),
+        layout!("fused", FusedParams { rows, layers, inputs, params, params_width, value, value_width }),
+        layout!("fused", FusedLayer { start, to_, inputs, tiles, first, activated, padding }),
         layout!("categorical", CategoricalParams { rows, actions, exploration, mask_words }),
         layout!("gaussian", GaussianParams { rows, actions, exploration, padding }),
     ]

@@ -85,6 +85,7 @@ impl RowBuffers {
             Bound::Place(Place::Params) => Ok(whole(&self.params)),
             Bound::Place(Place::Value) => Ok(whole(&self.value)),
             Bound::Tensor(name) => weights.binding(name),
+            Bound::Network => Ok(whole(weights.network())),
             Bound::Memory => Ok(whole(&self.memory)),
             Bound::States => Ok(whole(states.buffer())),
         };

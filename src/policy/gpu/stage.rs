@@ -2,8 +2,9 @@
 
 use bytemuck::{Pod, bytes_of};
 
-use super::params::{
-    Conv2dParams, CopyParams, EmbeddingParams, LayerNormParams, LinearParams, PARAMS_SIZE, RecurrentParams,
+use super::{
+    fused::Fused,
+    params::{Conv2dParams, CopyParams, EmbeddingParams, LayerNormParams, LinearParams, PARAMS_SIZE, RecurrentParams},
 };
 use crate::{
     error::Error,
@@ -27,6 +28,8 @@ pub(super) enum Bound {
     Place(Place),
     /// A tensor of the weights.
     Tensor(String),
+    /// All weights of a fused network.
+    Network,
     /// Slots and beginnings of the rows.
     Memory,
     /// Recurrent states by slot.
@@ -48,6 +51,14 @@ struct Entry<'a> {
 }
 
 impl Stage {
+    /// The one stage of a network that fits into it.
+    pub(super) fn fused(gpu: &Gpu, fused: &Fused) -> Result<Self, Error> {
+        let kernel = Kernel::new(gpu, "fused", &[("activation", constant(fused.activation))])?;
+        let [from, params, value] = [Place::Input, Place::Params, Place::Value].map(Bound::Place);
+        let buffers = vec![Bound::Network, from, params, value];
+        Ok(Self { kernel, uniform: padded(&fused.params), buffers, tile: Tile { rows: 1, threads: 1 } })
+    }
+
     /// The stages of the plan's operations, one each; stages that run the same kernel share it.
     pub(super) fn all(gpu: &Gpu, plan: &Plan) -> Result<Vec<Self>, Error> {
         let mut kernels: Vec<(&str, Option<Activation>, Kernel)> = Vec::new();
