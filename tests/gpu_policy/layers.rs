@@ -141,6 +141,23 @@ pub fn states_are_the_cpus() {
     }
 }
 
+/// Slots that come up later need a larger store; what the old one held goes on.
+pub fn the_store_grows_and_keeps_its_states() {
+    let plan = recurrent();
+    let (mut gpu, mut cpu) = pair(&plan);
+    let (states, theirs) = (States::new(600, plan.state()), States::new(0, plan.state()));
+    for (tick, slots) in [vec![0, 1, 2], vec![2, 500, 0, 1], vec![599, 1, 2, 0, 500]].iter().enumerate() {
+        let slots: Vec<_> = slots.iter().map(|slot| Slot(*slot)).collect();
+        let fresh = vec![0; slots.len()];
+        let rows = Rows::new(&plan, slots.len(), tick as u64);
+        let run = |network: &mut dyn Network, states: &States| {
+            let memory = Some(Memory { states, slots: &slots, fresh: &fresh });
+            forward_with(network, &plan, &rows, no_masks(), Exploration::Sample, memory).unwrap()
+        };
+        equal(&run(&mut gpu, &theirs), &run(&mut cpu, &states), &format!("tick {tick}"));
+    }
+}
+
 pub fn a_row_does_not_depend_on_the_others() {
     for plan in [columns(), image(), recurrent()] {
         let (mut gpu, _) = pair(&plan);

@@ -9,6 +9,7 @@ mod network;
 mod reference;
 #[path = "../support/gpu.rs"]
 mod support;
+mod traffic;
 
 fn main() -> std::process::ExitCode {
     support::run(vec![
@@ -27,6 +28,7 @@ fn main() -> std::process::ExitCode {
         ("network::nan_comes_through", network::nan_comes_through),
         ("layers::equal_the_cpu_at_any_number_of_rows", layers::equal_the_cpu_at_any_number_of_rows),
         ("layers::states_are_the_cpus", layers::states_are_the_cpus),
+        ("layers::the_store_grows_and_keeps_its_states", layers::the_store_grows_and_keeps_its_states),
         ("layers::a_row_does_not_depend_on_the_others", layers::a_row_does_not_depend_on_the_others),
         ("layers::a_wrong_memory_is_refused", layers::a_wrong_memory_is_refused),
         ("golden::perceptrons", golden::perceptrons),
@@ -35,6 +37,7 @@ fn main() -> std::process::ExitCode {
         ("golden::recurrent_layers", golden::recurrent_layers),
         ("golden::categorical", golden::categorical),
         ("golden::gaussian", golden::gaussian),
+        ("traffic::the_documented_table_is_true", traffic::the_documented_table_is_true),
         ("faults::l10_hardware_comes_before_software", faults::l10_hardware_comes_before_software),
         ("faults::l6_a_buffer_over_the_limit_is_refused", faults::l6_a_buffer_over_the_limit_is_refused),
         ("faults::a_wrong_call_is_refused", faults::a_wrong_call_is_refused),
