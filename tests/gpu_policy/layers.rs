@@ -2,8 +2,9 @@
 
 use gleaner::{
     components::Slot,
+    env::CartPole,
     policy::{
-        CpuNetwork,
+        Backend, CpuNetwork, Layer, NetworkSpec, Policy,
         gpu::GpuNetwork,
         plan::{Activation, Convolution, Exploration, Head, Kind, Memory, Network, Operation, Place, Plan, States},
     },
@@ -195,6 +196,23 @@ pub fn a_row_does_not_depend_on_the_others() {
             }
         }
     }
+}
+
+pub fn an_evaluator_hands_states_in_and_out() {
+    let spec = NetworkSpec { trunk: vec![Layer::Gru(6), Layer::Lstm(4)], actor: vec![], ..NetworkSpec::default() };
+    let open = |backend| Policy::<CartPole>::network(spec.clone()).backend(backend).evaluator().unwrap();
+    let (gpu, cpu) = (open(Backend::Gpu), open(Backend::Cpu));
+    let observations: Vec<[f32; 4]> = (0..9).map(|row| [0.1 * row as f32, 0.2, -0.3, 0.4]).collect();
+    let mut states = vec![vec![0.3; 9 * cpu.state_width()]; 2];
+    for tick in 0..3 {
+        let got = gpu.evaluate_from(&observations, &mut states[0]).unwrap();
+        let want = cpu.evaluate_from(&observations, &mut states[1]).unwrap();
+        let pairs = got.values.iter().zip(&want.values).chain(states[0].iter().zip(&states[1]));
+        pairs.for_each(|(got, want)| close(*got, f64::from(*want), format_args!("tick {tick}")));
+    }
+    // Without states each observation is an episode's first, whatever was remembered before.
+    let (got, want) = (gpu.evaluate(&observations).unwrap(), cpu.evaluate(&observations).unwrap());
+    got.values.iter().zip(&want.values).for_each(|(got, want)| close(*got, f64::from(*want), "without states"));
 }
 
 pub fn a_wrong_memory_is_refused() {

@@ -1,5 +1,5 @@
 //! Policies on the GPU: the kernels equal their CPU twins, the network equals a naive reference at any number of rows,
-//! every output is written, faults are reported once, and memory is flat.
+//! every output is written, states stay on the device, faults are reported once, and memory is flat.
 
 mod faults;
 mod golden;
@@ -30,6 +30,7 @@ fn main() -> std::process::ExitCode {
         ("layers::states_are_the_cpus", layers::states_are_the_cpus),
         ("layers::the_store_grows_and_keeps_its_states", layers::the_store_grows_and_keeps_its_states),
         ("layers::a_row_does_not_depend_on_the_others", layers::a_row_does_not_depend_on_the_others),
+        ("layers::an_evaluator_hands_states_in_and_out", layers::an_evaluator_hands_states_in_and_out),
         ("layers::a_wrong_memory_is_refused", layers::a_wrong_memory_is_refused),
         ("golden::perceptrons", golden::perceptrons),
         ("golden::layer_norm", golden::layer_norm),
