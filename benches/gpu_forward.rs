@@ -1,6 +1,7 @@
-//! Time of one forward of a 4-64-64-2 tanh network on the GPU, upload, head and readback included, and of a naive kernel
-//! for its layers alone: `cargo bench --bench gpu_forward`. The best of several turns; the first, which allocates, is not
-//! counted. With `-- --check` a network that is not [`DEMANDED`] times as fast as the naive kernel is a failure.
+//! Time of one forward of a 4-64-64-2 tanh network on the GPU, upload, head and readback included, and of a naive
+//! kernel for its layers alone: `cargo bench --bench gpu_forward`. The best of several turns; the first, which
+//! allocates, is not counted. With `-- --check` a network that is not [`DEMANDED`] times as fast as the naive kernel is
+//! a failure.
 
 use std::time::{Duration, Instant};
 

@@ -197,8 +197,8 @@ pub trait Network: Send + Sync {
         Ok(())
     }
 
-    /// Brings `states` up to date with what was remembered in earlier forwards. A network that keeps none of its own has
-    /// nothing to do.
+    /// Brings `states` up to date with what was remembered in earlier forwards. A network that keeps none of its own
+    /// has nothing to do.
     fn pull_states(&mut self, _states: &States) -> Result<(), Error> {
         Ok(())
     }

@@ -1,5 +1,5 @@
-//! A network as compute shaders: weights and recurrent states stay in device memory, all layers and the head run in one
-//! submit.
+//! A network as compute shaders: weights and recurrent states stay in device memory, all layers and the head run in
+//! one submit.
 //!
 //! What a tick costs when it has as many rows as the one before; a test counts it:
 //!

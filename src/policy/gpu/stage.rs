@@ -9,7 +9,7 @@ use super::{
 use crate::{
     error::Error,
     gpu::{GROUP, Gpu, Kernel},
-    policy::plan::{Activation, Kind, Operation, Place, Plan},
+    policy::plan::{Activation, Convolution, Kind, Operation, Place, Plan},
 };
 
 /// One dispatch.
@@ -112,22 +112,7 @@ fn entry<'a>(plan: &Plan, operation: &Operation) -> Entry<'a> {
             layer("layer_norm", padded(&params), Some(activation), (1, GROUP as usize))
         }
         Kind::Conv2d(conv) => {
-            let ([channels, height, width], [filters, _, columns]) = (conv.input.map(word), conv.output.map(word));
-            let (places, side, step, scale) = (word(conv.places()), word(conv.kernel), word(conv.stride), conv.scale);
-            let params = Conv2dParams {
-                rows,
-                start,
-                stride,
-                channels,
-                height,
-                width,
-                filters,
-                places,
-                columns,
-                side,
-                step,
-                scale,
-            };
+            let params = conv2d(&conv, start, stride);
             let tiles = conv.output[0].div_ceil(4) * conv.places().div_ceil(4);
             layer("conv2d", padded(&params), Some(conv.activation), (1, tiles))
         }
@@ -142,6 +127,25 @@ fn entry<'a>(plan: &Plan, operation: &Operation) -> Entry<'a> {
             let params = CopyParams { rows, start, stride, columns: word(outputs), at: word(at), width };
             layer("copy", padded(&params), None, (1, outputs))
         }
+    }
+}
+
+fn conv2d(conv: &Convolution, start: u32, stride: u32) -> Conv2dParams {
+    let ([channels, height, width], [filters, _, columns]) =
+        (conv.input.map(|x| x as u32), conv.output.map(|x| x as u32));
+    Conv2dParams {
+        rows: 0,
+        start,
+        stride,
+        channels,
+        height,
+        width,
+        filters,
+        places: conv.places() as u32,
+        columns,
+        side: conv.kernel as u32,
+        step: conv.stride as u32,
+        scale: conv.scale,
     }
 }
 
