@@ -75,6 +75,11 @@ fn tanh32(x: f32) -> f32 {
     return y * p / q;
 }
 
+// The logistic function.
+fn sigmoid32(x: f32) -> f32 {
+    return 0.5 + 0.5 * tanh32(0.5 * x);
+}
+
 fn box_muller(words: vec2<u32>) -> vec2<f32> {
     let u = f32((words.x >> 8u) + 1u) * 5.9604644775390625e-8;
     let radius = sqrt(max(-2.0 * ln32(u), 0.0));
