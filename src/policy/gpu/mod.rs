@@ -1,6 +1,7 @@
 //! A network as compute shaders: weights stay in device memory, all layers and the head run in one submit.
 
 mod check;
+mod head;
 mod pack;
 mod params;
 mod rows;
@@ -15,7 +16,10 @@ use self::{
     rows::{RowBuffers, uniform_stride},
     weights::DeviceWeights,
 };
-use super::plan::{Activation, Forward, Head, Kind, Network, Outcome, Plan};
+use super::{
+    call,
+    plan::{Activation, Forward, Kind, Network, Outcome, Plan},
+};
 use crate::{
     components::Weights,
     error::Error,
@@ -32,6 +36,8 @@ pub struct GpuNetwork {
     /// One a layer, the head's last.
     kernels: Vec<Kernel>,
     weights: DeviceWeights,
+    /// The tensor `log_std`, if there is one.
+    log_std: Vec<f32>,
     rows: Option<RowBuffers>,
     packed: Packed,
     upload: Upload,
@@ -60,14 +66,11 @@ impl GpuNetwork {
                 None => Kernel::new(&gpu, "linear", &[("activation", constant(activation))])?,
             });
         }
-        let head = match plan.head {
-            Head::Categorical { .. } => "categorical",
-            Head::Gaussian { .. } => "gaussian",
-        };
-        kernels.push(Kernel::new(&gpu, head, &[])?);
+        kernels.push(head::kernel(&gpu, &plan.head)?);
         let weights = DeviceWeights::new(&gpu, &plan)?;
         let (upload, readback) = (Upload::default(), Readback::default());
-        Ok(Self { gpu, plan, kernels, weights, rows: None, packed: Packed::default(), upload, readback })
+        let (log_std, packed) = (Vec::new(), Packed::default());
+        Ok(Self { gpu, plan, kernels, weights, log_std, rows: None, packed, upload, readback })
     }
 
     /// The device it runs on.
@@ -137,12 +140,14 @@ impl Network for GpuNetwork {
     fn load(&mut self, weights: &Weights) -> Result<(), Error> {
         self.gpu.check()?;
         weights.check(&self.plan.tensors())?;
-        self.weights.load(&self.gpu, weights)
+        self.weights.load(&self.gpu, weights)?;
+        self.log_std = weights.get("log_std").map_or(Vec::new(), |tensor| tensor.data.clone());
+        Ok(())
     }
 
     fn forward(&mut self, input: &Forward<'_>, out: &mut Outcome<'_>) -> Result<(), Error> {
         self.gpu.check()?;
-        check::call(&self.plan, input, out)?;
+        call::check(&self.plan, input, out)?;
         if !self.weights.loaded() {
             return Err(Error::State { call: "forward", problem: "no weights; call load first".into() });
         }
@@ -151,16 +156,21 @@ impl Network for GpuNetwork {
             return Ok(());
         }
         self.reserve(rows)?;
-        self.packed.pack(&self.plan, input, uniform_stride(&self.gpu) as usize);
+        self.packed.pack(&self.plan, &self.log_std, input, uniform_stride(&self.gpu) as usize);
         let Some(buffers) = &self.rows else { return Ok(()) };
-        let parts: [&[u8]; 4] =
-            [&self.packed.uniforms, cast_slice(input.inputs), cast_slice(&self.packed.draws), &self.packed.masks];
-        let devices = [&buffers.uniforms, &buffers.inputs, &buffers.draws, &buffers.masks];
-        let sent: [_; 4] = std::array::from_fn(|i| (parts[i].len() as u64, devices[i]));
+        let parts: [&[u8]; 5] = [
+            &self.packed.uniforms,
+            cast_slice(input.inputs),
+            cast_slice(&self.packed.draws),
+            &self.packed.masks,
+            cast_slice(&self.packed.words),
+        ];
+        let devices = [&buffers.uniforms, &buffers.inputs, &buffers.draws, &buffers.masks, &buffers.words];
+        let sent: [_; 5] = std::array::from_fn(|i| (parts[i].len() as u64, devices[i]));
         let words = |len: usize| len as u64 * 4;
         let brought = [
             (words(out.params.len()), &buffers.params),
-            (words(out.actions.len()), &buffers.actions),
+            (words(rows * head::action_words(&self.plan.head)), &buffers.actions),
             (words(out.log_probs.len()), &buffers.log_probs),
             (words(if self.plan.value { rows } else { 0 }), &buffers.value),
         ];
@@ -172,16 +182,29 @@ impl Network for GpuNetwork {
         self.readback.read(|bytes| {
             let targets: [&mut [u8]; 4] = [
                 cast_slice_mut(out.params),
-                cast_slice_mut(out.actions),
+                out.actions,
                 cast_slice_mut(out.log_probs),
                 cast_slice_mut(out.values),
             ];
             let mut at = 0;
             for (target, (size, _)) in targets.into_iter().zip(brought) {
                 let size = size as usize;
-                target[..size].copy_from_slice(&bytes[at..at + size]);
+                copy_rows(rows, &bytes[at..at + size], target);
                 at += size;
             }
-        })
+        })?;
+        self.plan.head.entropies(&self.log_std, input, out);
+        Ok(())
+    }
+}
+
+/// Copies rows that may be padded to whole words; nothing if nothing came.
+fn copy_rows(rows: usize, from: &[u8], to: &mut [u8]) {
+    let (stride, width) = (from.len() / rows, to.len() / rows);
+    if stride == width {
+        return to.copy_from_slice(from);
+    }
+    for (to, from) in to.chunks_exact_mut(width).zip(from.chunks_exact(stride.max(1))) {
+        to.copy_from_slice(&from[..width]);
     }
 }

@@ -3,10 +3,10 @@
 use bytemuck::bytes_of;
 
 use super::{
-    params::{CategoricalParams, GaussianParams, LinearParams},
-    rows::mask_words,
+    head::{self, mask_words},
+    params::LinearParams,
 };
-use crate::policy::plan::{Exploration, Forward, Head, Plan};
+use crate::policy::plan::{Forward, Head, Plan};
 
 /// Scratch memory; grows to what was needed and stays.
 #[derive(Default)]
@@ -17,10 +17,13 @@ pub(super) struct Packed {
     pub(super) draws: Vec<[u32; 4]>,
     /// A byte an action, rows padded to whole words; empty if every action is legal.
     pub(super) masks: Vec<u8>,
+    /// What the head reads besides.
+    pub(super) words: Vec<u32>,
 }
 
 impl Packed {
-    pub(super) fn pack(&mut self, plan: &Plan, input: &Forward<'_>, stride: usize) {
+    /// `free` is the tensor `log_std`, if there is one.
+    pub(super) fn pack(&mut self, plan: &Plan, free: &[f32], input: &Forward<'_>, stride: usize) {
         let rows = input.keys.len();
         self.draws.clear();
         let counters = input.episodes.iter().zip(input.steps);
@@ -30,13 +33,13 @@ impl Packed {
         };
         self.draws.extend(input.keys.iter().zip(counters).map(draw));
         self.pack_masks(&plan.head, input, rows);
-        self.pack_uniforms(plan, input.exploration, rows as u32, stride);
+        head::words(&plan.head, free, input, &mut self.words);
+        self.pack_uniforms(plan, input, stride);
     }
 
     fn pack_masks(&mut self, head: &Head, input: &Forward<'_>, rows: usize) {
         self.masks.clear();
-        let Head::Categorical { n } = *head else { return };
-        let width = input.masks.width().min(n);
+        let width = input.masks.width().min(head.mask());
         if width == 0 {
             return;
         }
@@ -48,7 +51,8 @@ impl Packed {
         }
     }
 
-    fn pack_uniforms(&mut self, plan: &Plan, exploration: Exploration, rows: u32, stride: usize) {
+    fn pack_uniforms(&mut self, plan: &Plan, input: &Forward<'_>, stride: usize) {
+        let rows = input.keys.len() as u32;
         self.uniforms.clear();
         self.uniforms.resize(stride * (plan.layers.len() + 1), 0);
         let mut blocks = self.uniforms.chunks_exact_mut(stride);
@@ -61,13 +65,6 @@ impl Packed {
             let (inputs, outputs) = (layer.inputs as u32, layer.outputs as u32);
             put(bytes_of(&LinearParams { rows, inputs, outputs, padding: 0 }));
         }
-        let exploration = exploration as u32;
-        match plan.head {
-            Head::Categorical { n } => {
-                let mask_words = if self.masks.is_empty() { 0 } else { mask_words(&plan.head) as u32 };
-                put(bytes_of(&CategoricalParams { rows, actions: n as u32, exploration, mask_words }));
-            }
-            Head::Gaussian { n } => put(bytes_of(&GaussianParams { rows, actions: n as u32, exploration, padding: 0 })),
-        }
+        head::uniform(&plan.head, input, !self.masks.is_empty(), put);
     }
 }

@@ -1,10 +1,14 @@
 //! What a network keeps for its rows in device memory: inputs, intermediate matrices, outputs, and their bindings.
 
-use super::{params::PARAMS_SIZE, weights::DeviceWeights};
+use super::{
+    head::{self, Binding, action_words, mask_words},
+    params::PARAMS_SIZE,
+    weights::DeviceWeights,
+};
 use crate::{
     error::Error,
     gpu::{Gpu, Kernel},
-    policy::plan::{Head, Place, Plan},
+    policy::plan::{Place, Plan},
 };
 
 pub(super) struct RowBuffers {
@@ -14,6 +18,8 @@ pub(super) struct RowBuffers {
     pub(super) inputs: wgpu::Buffer,
     pub(super) draws: wgpu::Buffer,
     pub(super) masks: wgpu::Buffer,
+    /// What the head reads besides.
+    pub(super) words: wgpu::Buffer,
     pub(super) params: wgpu::Buffer,
     pub(super) actions: wgpu::Buffer,
     pub(super) log_probs: wgpu::Buffer,
@@ -25,14 +31,6 @@ pub(super) struct RowBuffers {
 /// Bytes from one uniform to the next.
 pub(super) fn uniform_stride(gpu: &Gpu) -> u64 {
     PARAMS_SIZE.next_multiple_of(u64::from(gpu.limits().min_uniform_buffer_offset_alignment.max(1)))
-}
-
-/// Words of one row's mask; 0 for a head that has no discrete action.
-pub(super) fn mask_words(head: &Head) -> usize {
-    match head {
-        Head::Categorical { n } => n.div_ceil(4),
-        Head::Gaussian { .. } => 0,
-    }
 }
 
 impl RowBuffers {
@@ -58,8 +56,13 @@ impl RowBuffers {
             inputs: storage("inputs", plan.inputs)?,
             draws: storage("draws", 4)?,
             masks: storage("masks", mask_words(&plan.head))?,
+            words: gpu.buffer(
+                "head",
+                head::most_words(&plan.head, capacity) as u64 * 4,
+                wgpu::BufferUsages::STORAGE | wgpu::BufferUsages::COPY_DST,
+            )?,
             params: storage("params", plan.head.params())?,
-            actions: storage("actions", plan.head.action_words())?,
+            actions: storage("actions", action_words(&plan.head))?,
             log_probs: storage("log-probs", 1)?,
             value: storage("values", usize::from(plan.value))?,
             bindings: Vec::new(),
@@ -94,14 +97,18 @@ impl RowBuffers {
             bindings
                 .push(kernel.bind(gpu, &[uniform(i), whole(place(layer.from)), weight, bias, whole(place(layer.to))])?);
         }
-        let third = match plan.head {
-            Head::Categorical { .. } => whole(&self.masks),
-            Head::Gaussian { .. } => weights.binding("log_std")?,
-        };
-        let (params, draws) = (whole(&self.params), whole(&self.draws));
-        let (actions, log_probs) = (whole(&self.actions), whole(&self.log_probs));
         let head = plan.layers.len();
-        bindings.push(kernels[head].bind(gpu, &[uniform(head), params, draws, third, actions, log_probs])?);
+        let buffer = |binding: &Binding| match binding {
+            Binding::Params => whole(&self.params),
+            Binding::Draws => whole(&self.draws),
+            Binding::Masks => whole(&self.masks),
+            Binding::Words => whole(&self.words),
+            Binding::Actions => whole(&self.actions),
+            Binding::LogProbs => whole(&self.log_probs),
+        };
+        let buffers: Vec<_> =
+            [uniform(head)].into_iter().chain(head::bindings(&plan.head).iter().map(buffer)).collect();
+        bindings.push(kernels[head].bind(gpu, &buffers)?);
         Ok(bindings)
     }
 }
