@@ -72,6 +72,7 @@ fn measure(network: &mut GpuNetwork, rows: usize) -> Result<Duration, Error> {
                 episodes: &episodes,
                 steps: &steps,
                 exploration: Exploration::Sample,
+                frames: 0,
                 memory: None,
             };
             let mut out =
