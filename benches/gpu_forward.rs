@@ -59,7 +59,7 @@ fn measure(network: &mut GpuNetwork, rows: usize) -> Result<Duration, Error> {
     let inputs = vec![0.1; rows * 4];
     let (keys, episodes, steps) =
         (vec![ActionKey::default(); rows], vec![Episode::default(); rows], vec![EpisodeStep::default(); rows]);
-    let (mut params, mut actions) = (vec![0.0; rows * 2], vec![0; rows]);
+    let (mut params, mut actions) = (vec![0.0; rows * 2], vec![0; rows * 4]);
     let (mut log_probs, mut values) = (vec![0.0; rows], vec![0.0; rows]);
     let mut times = Vec::new();
     for _ in 0..16 {
@@ -75,8 +75,13 @@ fn measure(network: &mut GpuNetwork, rows: usize) -> Result<Duration, Error> {
                 frames: 0,
                 memory: None,
             };
-            let mut out =
-                Outcome { params: &mut params, actions: &mut actions, log_probs: &mut log_probs, values: &mut values };
+            let mut out = Outcome {
+                params: &mut params,
+                actions: &mut actions,
+                log_probs: &mut log_probs,
+                entropies: &mut [],
+                values: &mut values,
+            };
             network.forward(&input, &mut out)?;
         }
         times.push(start.elapsed() / 50);

@@ -132,7 +132,6 @@ pub fn equal_the_cpu() {
                     // Where a cumulated probability is within rounding of the draw.
                     let differing = compare(&head, &got);
                     assert!(differing <= n / 150, "{head:?}: {differing} of {n} actions differ");
-                    println!("{}: {differing} of {n} actions differ", head.name());
                 }
             }
         }
