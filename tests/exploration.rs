@@ -21,7 +21,7 @@ fn spec(head: HeadSpec) -> NetworkSpec {
 }
 
 /// Actions, log-probabilities and values of a run.
-type Frames = (Vec<i32>, Vec<f32>, Vec<f32>);
+type Frames = (Vec<i32>, Vec<f32>, Vec<[f32; 2]>);
 
 fn collect(collector: &mut Collector<CartPole>) -> Frames {
     let mut frames = Frames::default();
@@ -29,7 +29,7 @@ fn collect(collector: &mut Collector<CartPole>) -> Frames {
         let batch = batch.unwrap();
         frames.0.extend(batch.actions());
         frames.1.extend(batch.log_probs().unwrap());
-        frames.2.extend(batch.column::<f32>("q_values").unwrap());
+        frames.2.extend(batch.column::<[f32; 2]>("q_values").unwrap());
     }
     frames
 }
@@ -53,7 +53,7 @@ fn is_epsilon_greedy((actions, log_probs, values): &Frames, first: usize, random
             assert_eq!(*log_prob, 0.0, "frame {frame} is of the warm-up");
             continue;
         }
-        let want = q::log_prob(&values[2 * i..2 * i + 2], &[], EPSILON.at(acted(frame, random)), *action as usize);
+        let want = q::log_prob(&values[i], &[], EPSILON.at(acted(frame, random)), *action as usize);
         assert_eq!(*log_prob, want, "frame {frame}");
     }
 }
@@ -66,7 +66,11 @@ fn epsilon_follows_the_frames_that_the_policy_acted_for() {
         assert_eq!(frames.0.len(), 800);
         is_epsilon_greedy(&frames, 0, random);
         for (horizon, threads) in [(10, 3), (7, 1), (100, 2)] {
-            assert_eq!(frames, collect(&mut greedy(800, horizon, threads, random)), "{horizon} ticks, {threads} threads");
+            assert_eq!(
+                frames,
+                collect(&mut greedy(800, horizon, threads, random)),
+                "{horizon} ticks, {threads} threads"
+            );
         }
     }
 }
@@ -90,8 +94,7 @@ fn a_process_of_noise_begins_with_its_episode() {
         let builder = Collector::<Pendulum>::builder().rows(ROWS).frames_per_batch(ROWS * horizon).seed(5);
         let policy = Policy::network(spec(HeadSpec::Deterministic { noise })).backend(Backend::Cpu);
         let builder = builder.policy(policy).record_distribution(true).max_frames_per_traj(13).total_frames(560);
-        let mut collector =
-            builder.threads(threads).infer_rows_per_thread(1).step_rows_per_thread(1).build().unwrap();
+        let mut collector = builder.threads(threads).infer_rows_per_thread(1).step_rows_per_thread(1).build().unwrap();
         let mut noise = Vec::new();
         for batch in &mut collector {
             let batch = batch.unwrap();
@@ -167,9 +170,9 @@ fn bits_are_recorded_with_their_distribution() {
     let policy = Policy::network(NetworkSpec::default());
     let builder = Collector::<Panel<[u8; 3]>>::builder().rows(5).frames_per_batch(100).policy(policy);
     let batch = builder.record_distribution(true).build().unwrap().rollout().unwrap();
-    let logits = batch.column::<f32>("logits").unwrap();
+    let logits = batch.column::<[f32; 3]>("logits").unwrap();
     for (i, (action, log_prob)) in batch.actions().iter().zip(batch.log_probs().unwrap()).enumerate() {
-        let logits = &logits[3 * i..3 * i + 3];
+        let logits = &logits[i];
         assert!(action.iter().all(|bit| *bit < 2));
         assert!((multi_binary::log_prob(logits, action) - log_prob).abs() < 1e-6, "frame {i}");
         let entropy = batch.column::<f32>("entropy").unwrap()[i];
@@ -183,10 +186,10 @@ fn numbers_obey_their_masks() {
     let policy = Policy::network(NetworkSpec::default());
     let builder = Collector::<Panel<[i32; 2]>>::builder().rows(5).frames_per_batch(100).policy(policy);
     let batch = builder.record_distribution(true).build().unwrap().rollout().unwrap();
-    let (logits, masks) = (batch.column::<f32>("logits").unwrap(), batch.masks().unwrap());
+    let (logits, masks) = (batch.column::<[f32; 5]>("logits").unwrap(), batch.masks().unwrap());
     for (i, (action, log_prob)) in batch.actions().iter().zip(batch.log_probs().unwrap()).enumerate() {
         assert_ne!(masks[i][2 + action[1] as usize], 0, "frame {i}: {action:?}");
-        let want = multi_discrete::log_prob(&[2, 3], &logits[5 * i..5 * i + 5], &masks[i], action);
+        let want = multi_discrete::log_prob(&[2, 3], &logits[i], &masks[i], action);
         assert!((want - log_prob).abs() < 1e-6, "frame {i}: {log_prob} is not {want}");
         assert!(batch.column::<f32>("entropy").unwrap()[i] <= (4.0_f32).ln() + 1e-6);
     }

@@ -9,11 +9,19 @@ macro_rules! shaders {
 }
 
 /// Every file of `shaders/`, by its path without the ending.
-pub const SHADERS: &[(&str, &str)] =
-    shaders![
-        "linear", "categorical", "multi_discrete", "multi_binary", "gaussian", "tanh_gaussian", "deterministic", "q",
-        "shared/grid", "shared/math", "shared/threefry",
-    ];
+pub const SHADERS: &[(&str, &str)] = shaders![
+    "linear",
+    "categorical",
+    "multi_discrete",
+    "multi_binary",
+    "gaussian",
+    "tanh_gaussian",
+    "deterministic",
+    "q",
+    "shared/grid",
+    "shared/math",
+    "shared/threefry",
+];
 
 /// The text of the shader called `name`, its imports expanded.
 ///

@@ -40,7 +40,8 @@ impl<T: Task> NetworkActor<T> {
             frames,
             states: &self.states,
         };
-        let scratch = Part { params: &mut self.params[..n * width], entropies: &mut self.entropies, fresh: &self.fresh };
+        let scratch =
+            Part { params: &mut self.params[..n * width], entropies: &mut self.entropies, fresh: &self.fresh };
         shared.spread(pieces, scratch, rows, report);
         if let Some(recorded) = &mut self.recorded {
             let outputs = self.params.chunks_exact(width).zip(&self.entropies);

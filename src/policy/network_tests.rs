@@ -143,7 +143,10 @@ fn heads_are_read_from_files_with_their_defaults() {
     for (text, parts) in [
         ("Gaussian(log_std: Network(min: 3.0))", ["head.log_std", "3 to 2", "min up to max"]),
         ("Deterministic(noise: Gaussian(std: -1.0))", ["head.noise.std", "-1", "at least 0"]),
-        ("Deterministic(noise: OrnsteinUhlenbeck(theta: 4, sigma: 1, dt: 1))", ["head.noise.dt", "1", "below 2 / theta"]),
+        (
+            "Deterministic(noise: OrnsteinUhlenbeck(theta: 4, sigma: 1, dt: 1))",
+            ["head.noise.dt", "1", "below 2 / theta"],
+        ),
         ("Deterministic(noise: OrnsteinUhlenbeck(theta: 0, sigma: 1, dt: 0))", ["head.noise.dt", "0", "above 0"]),
         ("Q(epsilon: (from: 1.5, to: 0, frames: 1))", ["head.epsilon.from", "1.5", "0 to 1"]),
         ("Q(epsilon: (from: 1, to: NaN, frames: 1))", ["head.epsilon.to", "NaN", "0 to 1"]),

@@ -6,11 +6,7 @@ use super::{
     network::{MAX_INPUTS, MAX_LAYERS, MAX_PARAMETERS, MAX_WIDTH, NetworkSpec},
     plan::{Place, Plan},
 };
-use crate::{
-    data::Field,
-    error::Error,
-    space::Space,
-};
+use crate::{data::Field, error::Error, space::Space};
 
 pub(super) fn error(field: impl Into<String>, value: impl ToString, legal: impl Into<String>) -> Error {
     Error::Network { field: field.into(), value: value.to_string(), legal: legal.into() }

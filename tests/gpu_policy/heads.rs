@@ -4,7 +4,9 @@ use gleaner::{
     components::{Episode, EpisodeStep, Masks, Slot, Weights},
     policy::{
         CpuNetwork,
-        plan::{Activation, Annealed, Exploration, Forward, Head, LogStd, Memory, Network, Noise, Outcome, Plan, States},
+        plan::{
+            Activation, Annealed, Exploration, Forward, Head, LogStd, Memory, Network, Noise, Outcome, Plan, States,
+        },
     },
 };
 

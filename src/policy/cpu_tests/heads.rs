@@ -62,8 +62,10 @@ fn reference(head: &Head, rows: &Rows, row: usize, masked: bool) -> (f32, f32) {
     let width = head.params();
     let params = &rows.params[row * width..(row + 1) * width];
     let mask: &[u8] = if masked && head.mask() > 0 { &rows.masks[row] } else { &[] };
-    let floats: Vec<f32> =
-        (0..head.elements()).filter(|_| head.action_bytes() > 3).map(|i| rows.float(row * head.elements() + i)).collect();
+    let floats: Vec<f32> = (0..head.elements())
+        .filter(|_| head.action_bytes() > 3)
+        .map(|i| rows.float(row * head.elements() + i))
+        .collect();
     let deviations = |log_std: LogStd, n: usize| -> Vec<f32> {
         let LogStd::Free(start) = log_std else { return (0..n).map(|i| log_std.of(&[], params, n, i)).collect() };
         vec![start; n]
@@ -211,7 +213,8 @@ fn a_single_logit_that_is_no_number_is_noticed() {
         for exploration in [Exploration::Sample, Exploration::Mode] {
             let mut rows = Rows::new(network.plan(), vec![0.0; 4], 0);
             // Weights are finite, so that a layer gives all or nothing: the head alone.
-            rows.params = (0..head.params()).map(|i| if i + 1 == head.params() { f32::NAN } else { i as f32 }).collect();
+            rows.params =
+                (0..head.params()).map(|i| if i + 1 == head.params() { f32::NAN } else { i as f32 }).collect();
             let Rows { inputs, keys, episodes, steps, frames, .. } = &rows;
             let (masks, frames) = (Masks::new::<()>(&[]), *frames);
             let input = Forward { inputs, masks, keys, episodes, steps, exploration, frames, memory: None };

@@ -185,7 +185,8 @@ fn what_does_not_fit_is_an_error() {
     let mut network = network(&NetworkSpec::default(), 4, &Space::discrete(5));
     let mut call = |inputs: &[f32], exploration| {
         let masks = Masks::new::<()>(&[]);
-        let input = Forward { inputs, masks, keys: &[], episodes: &[], steps: &[], exploration, frames: 0, memory: None };
+        let input =
+            Forward { inputs, masks, keys: &[], episodes: &[], steps: &[], exploration, frames: 0, memory: None };
         let mut out =
             Outcome { params: &mut [], actions: &mut [], log_probs: &mut [], entropies: &mut [], values: &mut [] };
         network.forward(&input, &mut out).map_err(|error| error.to_string())

@@ -180,12 +180,8 @@ impl Network for GpuNetwork {
         self.gpu.run(commands, self.kernels.len() as u64, &mut [&mut self.upload], Some(&mut self.readback))?;
         out.values.fill(0.0);
         self.readback.read(|bytes| {
-            let targets: [&mut [u8]; 4] = [
-                cast_slice_mut(out.params),
-                out.actions,
-                cast_slice_mut(out.log_probs),
-                cast_slice_mut(out.values),
-            ];
+            let targets: [&mut [u8]; 4] =
+                [cast_slice_mut(out.params), out.actions, cast_slice_mut(out.log_probs), cast_slice_mut(out.values)];
             let mut at = 0;
             for (target, (size, _)) in targets.into_iter().zip(brought) {
                 let size = size as usize;

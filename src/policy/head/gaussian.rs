@@ -114,13 +114,21 @@ impl<S: Squash> Act for Gaussian<'_, S> {
                     [normals[0][lane], normals[1][lane]] = math::box_muller(words[0][lane], words[1][lane]);
                 }
             }
+            let (mut x, mut log_std) = ([0.0; LANES], [0.0; LANES]);
             for lane in 0..LANES {
-                let (row, z) = (rows[lane], normals[i % 2][lane]);
-                let params = &out.params[row * width..(row + 1) * width];
-                let log_std = self.log_std.of(self.free, params, n, i);
-                let (action, change) = self.squash.squash(i, params[i] + math::exp(log_std) * z);
-                put(out.actions, row * n + i, action.to_bits());
-                log_probs[lane] += log_density(z, log_std) + change;
+                let params = &out.params[rows[lane] * width..][..width];
+                x[lane] = params[i];
+                log_std[lane] = self.log_std.of(self.free, params, n, i);
+            }
+            // Nothing but arithmetic, so that the compiler takes the rows at once.
+            for lane in 0..LANES {
+                let z = normals[i % 2][lane];
+                let (action, change) = self.squash.squash(i, x[lane] + math::exp(log_std[lane]) * z);
+                x[lane] = action;
+                log_probs[lane] += log_density(z, log_std[lane]) + change;
+            }
+            for lane in 0..LANES {
+                put(out.actions, rows[lane] * n + i, x[lane].to_bits());
             }
         }
         for lane in 0..LANES {

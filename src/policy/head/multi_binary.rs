@@ -37,13 +37,16 @@ impl Act for MultiBinary {
             if sample && i % 2 == 0 {
                 words = draw(rows, input, i as u32 / 2);
             }
+            let logits: [f32; LANES] = std::array::from_fn(|lane| out.params[rows[lane] * self.n + i]);
+            let mut bits = [0; LANES];
             for lane in 0..LANES {
-                let at = rows[lane] * self.n + i;
-                let logit = out.params[at];
-                let drawn = seed::unit(words[i % 2][lane]) < math::sigmoid(logit);
-                let bit = if sample { drawn } else { logit > 0.0 };
-                out.actions[at] = u8::from(bit);
-                log_probs[lane] -= math::softplus(if bit { -logit } else { logit });
+                let drawn = seed::unit(words[i % 2][lane]) < math::sigmoid(logits[lane]);
+                let bit = if sample { drawn } else { logits[lane] > 0.0 };
+                bits[lane] = u8::from(bit);
+                log_probs[lane] -= math::softplus(if bit { -logits[lane] } else { logits[lane] });
+            }
+            for lane in 0..LANES {
+                out.actions[rows[lane] * self.n + i] = bits[lane];
             }
         }
         for lane in 0..LANES {
