@@ -151,8 +151,8 @@ pub fn tanh_gaussian() {
     for row in 0..ROWS {
         let sum: f32 = (0..3).map(|k| f32::from_bits(density[row * 3 + k][0])).sum();
         close(sum, f64::from(log_probs[row]), format_args!("row {row}"));
-        for at in 3 * row..3 * row + 3 {
-            close(f32::from_bits(got.actions[at]), f64::from(actions[at]), format_args!("action {at}"));
+        for (got, want) in got.actions[3 * row..][..3].iter().zip(&actions[3 * row..]) {
+            close(f32::from_bits(*got), f64::from(*want), format_args!("row {row}, action"));
         }
         // At the mean: the normal density there, less the slope of the squash.
         let normal = 3.0 * (20.0 - 0.5 * std::f64::consts::TAU.ln());
