@@ -24,9 +24,11 @@ impl<T: Task> NetworkActor<T> {
             self.params.resize(n * width, 0.0);
         }
         let slots = rows.slots;
+        self.places.clear();
         self.fresh.clear();
         if self.states.width() > 0 {
-            self.states.claim(slots, rows.keys, rows.episodes, rows.steps, &mut self.fresh);
+            let identities = slots.iter().zip(rows.keys).zip(rows.episodes).map(|((a, b), c)| (a, b, c));
+            self.states.claim(identities.zip(rows.steps), &mut self.places, &mut self.fresh);
         }
         self.entropies.resize(if self.recorded.is_some() { n } else { 0 }, 0.0);
         let pieces = if self.networks.len() > 1 { pieces } else { 1 };
@@ -40,8 +42,8 @@ impl<T: Task> NetworkActor<T> {
             frames,
             states: &self.states,
         };
-        let scratch =
-            Part { params: &mut self.params[..n * width], entropies: &mut self.entropies, fresh: &self.fresh };
+        let (params, entropies) = (&mut self.params[..n * width], &mut self.entropies[..]);
+        let scratch = Part { params, entropies, places: &self.places, fresh: &self.fresh };
         shared.spread(pieces, scratch, rows, report);
         if let Some(recorded) = &mut self.recorded {
             let outputs = self.params.chunks_exact(width).zip(&self.entropies);
@@ -57,7 +59,8 @@ struct Part<'a> {
     params: &'a mut [f32],
     /// Empty if they are not recorded.
     entropies: &'a mut [f32],
-    /// Empty for a network without memory.
+    /// Places of the rows' states, and whether their episodes begin; empty for a network without memory.
+    places: &'a [u32],
     fresh: &'a [u8],
 }
 
@@ -65,10 +68,11 @@ impl<'a> Part<'a> {
     fn split_at(self, mid: usize, width: usize) -> (Part<'a>, Part<'a>) {
         let (params, right_params) = self.params.split_at_mut(mid * width);
         let (entropies, right_entropies) = self.entropies.split_at_mut(mid.min(self.entropies.len()));
+        let (places, right_places) = self.places.split_at(mid.min(self.places.len()));
         let (fresh, right_fresh) = self.fresh.split_at(mid.min(self.fresh.len()));
         (
-            Part { params, entropies, fresh },
-            Part { params: right_params, entropies: right_entropies, fresh: right_fresh },
+            Part { params, entropies, places, fresh },
+            Part { params: right_params, entropies: right_entropies, places: right_places, fresh: right_fresh },
         )
     }
 }
@@ -110,7 +114,7 @@ impl Shared<'_> {
 
     fn forward<T: Task>(&self, lane: &mut Lane, part: Part<'_>, rows: Rows<'_, T>) -> Result<(), Error> {
         let Lane { network, inputs } = lane;
-        let Part { params, entropies, fresh } = part;
+        let Part { params, entropies, places, fresh } = part;
         let encoded: &[f32] = if self.raw {
             bytemuck::cast_slice(rows.observations)
         } else {
@@ -129,7 +133,7 @@ impl Shared<'_> {
             steps: rows.steps,
             exploration: self.exploration,
             frames: self.frames,
-            memory: (self.states.width() > 0).then_some(Memory { states: self.states, slots: rows.slots, fresh }),
+            memory: (self.states.width() > 0).then_some(Memory { states: self.states, places, fresh }),
         };
         let mut out = Outcome {
             params,

@@ -27,8 +27,8 @@ pub(super) fn check(plan: &Plan, input: &Forward<'_>, out: &Outcome<'_>) -> Resu
         return error(format!("a mask has {width} bytes; legal: 0 or {mask}"));
     }
     match &input.memory {
-        Some(memory) if memory.slots.len() != rows || memory.fresh.len() != rows => {
-            return error(format!("memory has {} slots; legal: {rows}", memory.slots.len()));
+        Some(memory) if memory.places.len() != rows || memory.fresh.len() != rows => {
+            return error(format!("memory has {} places; legal: {rows}", memory.places.len()));
         }
         None if plan.state() > 0 => {
             return error("no memory; legal: the states of a network that remembers".into());

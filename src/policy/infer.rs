@@ -68,6 +68,12 @@ pub(crate) fn infer<T: Task>(
     let mut actor = actor.into_inner();
     actor.ticks += 1;
     let mut acted = 0;
+    if let ActorKind::Network(network) = &mut actor.kind
+        && network.states.width() > 0
+    {
+        let all = rows.iter().map(|(_, (key, episode, step, _, slot), _)| ((slot, key, episode), step));
+        network.states.follow(all);
+    }
     let Ok(chunks) = rows.contiguous_iter_mut() else { return };
     for ((observations, masks), (keys, episodes, steps, rows, slots), (mut actions, mut log_probs, mut values)) in
         chunks

@@ -1,7 +1,7 @@
 //! Every head against its CPU twin.
 
 use gleaner::{
-    components::{Episode, EpisodeStep, Masks, Slot, Weights},
+    components::{Episode, EpisodeStep, Masks, Weights},
     policy::{
         CpuNetwork,
         plan::{
@@ -64,10 +64,10 @@ fn run(network: &mut dyn Network, plan: &Plan, call: Call<'_>, states: &States) 
         log_probs: vec![poison; n],
         entropies: vec![poison; n],
     };
-    let slots: Vec<_> = (0..n as u32).map(Slot).collect();
+    let places: Vec<_> = (0..n as u32).collect();
     let fresh: Vec<_> = call.rows.steps.iter().map(|step| u8::from(step.0.is_multiple_of(5))).collect();
     let Rows { inputs, keys, episodes, steps } = call.rows;
-    let memory = Some(Memory { states, slots: &slots, fresh: &fresh });
+    let memory = Some(Memory { states, places: &places, fresh: &fresh });
     let Call { masks, exploration, .. } = call;
     let input = Forward { inputs, masks, keys, episodes, steps, exploration, frames: 30, memory };
     let Got { params, actions, log_probs, entropies } = &mut got;

@@ -47,7 +47,10 @@ fn text_that_does_not_parse() {
         ("(env: \"cart_pole\",\n policy: Netwrk())", &["2:", "policy", "Netwrk", "`Random`", "`Network`"]),
         ("(env: \"cart_pole\",\n policy: Network(spec: (actor: [Linear(8), Tahn])))", &["2:", "Tahn", "`Tanh`"]),
         ("(env: \"cart_pole\",\n policy: Network(spec: (actr: [])))", &["2:25: ", "policy.spec.actr", "`actor`"]),
-        ("(env: \"cart_pole\",\n policy: Network(spec: (head: Gaussian(log_std: x))))", &["2:", "log_std is x", "0.5"]),
+        (
+            "(env: \"cart_pole\",\n policy: Network(spec: (head: Gaussian(log_std: x))))",
+            &["2:", "log_std", "x", "`Free`", "`Network`"],
+        ),
         ("(env: \"cart_pole\",\n collector: (rows: 4", &["2:", "collector.rows", "is 4"]),
         ("", &["1:1: "]),
         ("(env: \"cart_pole\") (", &["1:", "trailing", "nothing behind it"]),
@@ -68,7 +71,7 @@ fn values_out_of_range() {
             &["4:4: ", "actor[0] is Linear(0)"],
         ),
         (
-            "(env: \"cart_pole\",\n policy: Network(\n  spec: (\n   head: Gaussian(log_std: 0))))",
+            "(env: \"cart_pole\",\n policy: Network(\n  spec: (\n   head: Gaussian(log_std: Free(0)))))",
             &["4:4: ", "Categorical"],
         ),
         ("(env: \"cart_pole\",\n policy: Network(\n  weights: \"no.safetensors\"))", &["3:3: ", "no.safetensors: "]),
@@ -90,6 +93,24 @@ fn weights_that_do_not_fit() {
         let text = format!("(env: \"cart_pole\",\n policy: Network(\n  weights: \"{name}.safetensors\"))");
         let message = Registry::builtin().open(folder.write("run.ron", text)).unwrap_err().to_string();
         assert!(message.contains("run.ron:3:3: ") && message.contains(part), "{message}");
+    }
+}
+
+#[test]
+fn names_that_do_not_fit() {
+    let folder = Folder::new();
+    folder.write("cut.ron", "(names: [");
+    folder.write("unused.ron", "(ignore: [\"value_net\"])");
+    Weights::new().save(folder.0.join("w.safetensors")).unwrap();
+    for (policy, line, part) in [
+        ("weights: \"w.safetensors\",\n  names: \"cut.ron\"", 4, "cut.ron:1:"),
+        ("weights: \"w.safetensors\",\n  names: \"none.ron\"", 4, "none.ron: "),
+        ("weights: \"w.safetensors\",\n  names: \"unused.ron\"", 3, "no tensor is value_net"),
+        ("names: \"unused.ron\"", 3, "policy.names and policy.weights"),
+    ] {
+        let text = format!("(env: \"cart_pole\",\n policy: Network(\n  {policy}))");
+        let message = Registry::builtin().open(folder.write("run.ron", text)).unwrap_err().to_string();
+        assert!(message.contains(&format!("run.ron:{line}:3: ")) && message.contains(part), "{message}");
     }
 }
 

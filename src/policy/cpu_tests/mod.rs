@@ -8,7 +8,7 @@ use safetensors::SafeTensors;
 
 use super::*;
 use crate::{
-    components::{ActionKey, Episode, EpisodeStep, Masks, Slot},
+    components::{ActionKey, Episode, EpisodeStep, Masks},
     data::{Dtype, Field},
     policy::{
         HeadSpec, NetworkSpec,
@@ -61,14 +61,14 @@ impl Rows {
     fn run(mut self, network: &mut CpuNetwork, exploration: Exploration, masked: bool) -> Self {
         let (rows, width) = (self.keys.len(), network.plan().state());
         let states = States::new(rows, width);
-        for (slot, state) in self.states.chunks_exact(width.max(1)).enumerate() {
-            states.write(slot, 0, state);
+        for (place, state) in self.states.chunks_exact(width.max(1)).enumerate() {
+            states.write(place, 0, state);
         }
-        let slots: Vec<_> = (0..rows as u32).map(Slot).collect();
+        let places: Vec<_> = (0..rows as u32).collect();
         let fresh: Vec<_> = self.episodes.iter().map(|episode| u8::from(episode.0.is_multiple_of(3))).collect();
-        self.forward(network, exploration, masked, Some(Memory { states: &states, slots: &slots, fresh: &fresh }));
-        for (slot, state) in self.states.chunks_exact_mut(width.max(1)).enumerate() {
-            states.read(slot, 0, state);
+        self.forward(network, exploration, masked, Some(Memory { states: &states, places: &places, fresh: &fresh }));
+        for (place, state) in self.states.chunks_exact_mut(width.max(1)).enumerate() {
+            states.read(place, 0, state);
         }
         self
     }

@@ -11,7 +11,7 @@ fn an_ornstein_uhlenbeck_process_is_that_of_a_plain_loop() {
     assert_eq!(network.plan().state(), 3);
     const ROWS: usize = 19;
     let states = States::new(ROWS, 3);
-    let slots: Vec<_> = (0..ROWS as u32).map(|row| Slot(row * 7 % ROWS as u32)).collect();
+    let places: Vec<_> = (0..ROWS as u32).map(|row| row * 7 % ROWS as u32).collect();
     let mut process = [[0.0_f64; 3]; ROWS];
     for t in 0..200_u32 {
         let mut rows = Rows::new(network.plan(), vec![0.1; 4 * ROWS], 0);
@@ -19,7 +19,7 @@ fn an_ornstein_uhlenbeck_process_is_that_of_a_plain_loop() {
         // Episodes of 5, 6 … frames.
         let fresh: Vec<_> = (0..ROWS as u32).map(|row| u8::from(t.is_multiple_of(row + 5))).collect();
         let exploration = if t % 9 == 4 { Exploration::Mode } else { Exploration::Sample };
-        let memory = Memory { states: &states, slots: &slots, fresh: &fresh };
+        let memory = Memory { states: &states, places: &places, fresh: &fresh };
         rows.forward(&mut network, exploration, false, Some(memory));
         for row in 0..ROWS {
             for i in 0..3 {

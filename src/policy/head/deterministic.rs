@@ -50,15 +50,15 @@ impl Noise {
         match (self, input.memory) {
             (Self::Gaussian { std }, _) => to.iter_mut().enumerate().for_each(|(i, x)| *x = std * normal(i)),
             (Self::OrnsteinUhlenbeck { theta, sigma, dt }, Some(memory)) => {
-                let slot = memory.slots[row].0 as usize;
+                let place = memory.places[row] as usize;
                 if memory.fresh[row] != 0 {
                     to.fill(0.0);
                 } else {
-                    memory.states.read(slot, 0, to);
+                    memory.states.read(place, 0, to);
                 }
                 let scale = sigma * dt.sqrt();
                 to.iter_mut().enumerate().for_each(|(i, x)| *x += scale * normal(i) - theta * *x * dt);
-                memory.states.write(slot, 0, to);
+                memory.states.write(place, 0, to);
             }
             _ => to.fill(0.0),
         }
