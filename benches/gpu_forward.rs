@@ -108,7 +108,7 @@ fn measure(network: &mut GpuNetwork, rows: usize) -> Result<Duration, Error> {
     let inputs = vec![0.1; rows * 4];
     let (keys, episodes, steps) =
         (vec![ActionKey::default(); rows], vec![Episode::default(); rows], vec![EpisodeStep::default(); rows]);
-    let (mut params, mut actions) = (vec![0.0; rows * 2], vec![0; rows]);
+    let (mut params, mut actions) = (vec![0.0; rows * 2], vec![0; rows * 4]);
     let (mut log_probs, mut values) = (vec![0.0; rows], vec![0.0; rows]);
     best(50, || {
         let input = Forward {
@@ -118,10 +118,16 @@ fn measure(network: &mut GpuNetwork, rows: usize) -> Result<Duration, Error> {
             episodes: &episodes,
             steps: &steps,
             exploration: Exploration::Sample,
+            frames: 0,
             memory: None,
         };
-        let mut out =
-            Outcome { params: &mut params, actions: &mut actions, log_probs: &mut log_probs, values: &mut values };
+        let mut out = Outcome {
+            params: &mut params,
+            actions: &mut actions,
+            log_probs: &mut log_probs,
+            entropies: &mut [],
+            values: &mut values,
+        };
         network.forward(&input, &mut out)
     })
 }

@@ -74,8 +74,8 @@ fn main(
         action = sample(row, peak, total);
     }
     actions[row] = action;
-    // `ln32` has no answer for NaN, and none for the empty sum of a mask that forbids everything: action 0, log-prob 0.
-    var log_prob = total;
+    // `ln32` has no answer for NaN, and none for the empty sum of a mask that forbids everything.
+    var log_prob = nan32();
     if any && is_finite(total) {
         log_prob = logits[base + action] - peak - ln32(total);
     }

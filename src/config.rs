@@ -64,7 +64,8 @@ pub struct CollectorConfig {
     pub max_arenas: usize,
     /// How recorded rewards are made from the environment's. Default: as they are.
     pub reward: RewardTransform,
-    /// Whether logits, or means and standard deviations, are recorded. Only with a network. Default: no.
+    /// Whether distributions are recorded, as columns "logits", "mean", "std" or "q_values" by the head, and "entropy"
+    /// where it has one in closed form. Only with a network. Default: no.
     pub record_distribution: bool,
     /// Whether the state that each frame begins with is recorded as column "state". Only with a recurrent network.
     /// Default: no.

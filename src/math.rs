@@ -107,6 +107,20 @@ pub(crate) const TANH_NUMERATOR: [f32; 5] = [-6.312_931_4e-9, 7.260_506e-6, 2.70
 /// Of [`tanh`]: `q`, the highest power first.
 pub(crate) const TANH_DENOMINATOR: [f32; 4] = [1.984_483_3e-4, 0.022_908_171, 0.460_589_87, 1.0];
 
+/// Logistic function `1 / (1 + e^-x)`; within 4 ulp above -87, 0 below -88.7, NaN for NaN.
+#[inline(always)]
+pub fn sigmoid(x: f32) -> f32 {
+    1.0 / (1.0 + exp(-x))
+}
+
+/// `ln(1 + eˣ)`, without overflow; NaN for NaN.
+#[inline(always)]
+pub fn softplus(x: f32) -> f32 {
+    let positive = if x > 0.0 { x } else { 0.0 };
+    let y = positive + ln(1.0 + exp(-x.abs()));
+    if x.is_nan() { x } else { y }
+}
+
 /// Two standard normal numbers from two words (Box and Muller, "A note on the generation of random normal deviates",
 /// 1958). The first word's unit is taken in `(0, 1]`, so the logarithm is finite: |z| ≤ 5.8.
 #[inline(always)]
@@ -139,6 +153,9 @@ mod tests {
         sweep(1e-7, 50.0, ln, f64::ln, 3e-7);
         sweep(-12.0, 12.0, tanh, f64::tanh, 6e-7);
         sweep(-0.01, 0.01, tanh, f64::tanh, 6e-7);
+        sweep(-80.0, 80.0, sigmoid, |x| 1.0 / (1.0 + (-x).exp()), 5e-7);
+        // Far below 0 the absolute error counts.
+        sweep(-5.0, 200.0, softplus, |x| x.max(0.0) + (-x.abs()).exp().ln_1p(), 2e-5);
     }
 
     #[test]
@@ -161,6 +178,9 @@ mod tests {
         assert!((1.0 - 6e-7..=1.0).contains(&tanh(f32::INFINITY)));
         assert_eq!(tanh(f32::NEG_INFINITY), -tanh(f32::INFINITY));
         assert!(tanh(f32::NAN).is_nan());
+        assert!(sigmoid(f32::NAN).is_nan() && softplus(f32::NAN).is_nan());
+        assert_eq!([sigmoid(f32::NEG_INFINITY), sigmoid(f32::INFINITY)], [0.0, 1.0]);
+        assert_eq!([softplus(f32::NEG_INFINITY), softplus(f32::INFINITY)], [0.0, f32::INFINITY]);
         assert!(box_muller(0, 0)[0].is_finite());
     }
 }

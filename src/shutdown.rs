@@ -3,6 +3,7 @@
 use crate::{
     collector::{Collector, State},
     error::Error,
+    policy::Actor,
     stats::Counters,
     task::Task,
 };
@@ -36,7 +37,8 @@ impl<T: Task> Collector<T> {
         counters
     }
 
-    /// Goes on from the counters of another collector: budget, warm-up, batch numbers and trajectory ids continue.
+    /// Goes on from the counters of another collector: budget, warm-up, an annealed
+    /// epsilon, batch numbers and trajectory ids continue.
     /// Errors: [`Error::State`] once this collector has stepped a frame.
     pub fn load_counters(&mut self, counters: &Counters) -> Result<(), Error> {
         let mut ledger = self.drive.monitor.ledger();
@@ -47,6 +49,9 @@ impl<T: Task> Collector<T> {
         ledger.counters = *counters;
         drop(ledger);
         self.drive.renumber(counters.trajectory_serial, &self.entities);
+        let acted = counters.stepped_frames.saturating_sub(self.config.init_random_frames);
+        let mut actors = self.drive.world.query::<&mut Actor<T>>();
+        actors.iter_mut(&mut self.drive.world).for_each(|mut actor| actor.go_on_from(acted));
         Ok(())
     }
 

@@ -4,7 +4,10 @@ use std::collections::BTreeMap;
 
 use candle_core::{Device, Tensor, Var};
 use gleaner::{
-    policy::{Layer, plan::Head},
+    policy::{
+        Layer,
+        plan::{Head, LogStd},
+    },
     prelude::*,
 };
 
@@ -47,9 +50,12 @@ impl ActorCritic {
     pub fn forward(&self, observations: &Tensor) -> candle_core::Result<(Distribution, Tensor)> {
         let trunk = self.layers("trunk", &self.spec.trunk, observations)?;
         let params = self.linear("action", &self.layers("actor", &self.spec.actor, &trunk)?)?;
-        let distribution = match self.head {
+        let distribution = match &self.head {
             Head::Categorical { .. } => Distribution::categorical(&params)?,
-            Head::Gaussian { .. } => Distribution::Gaussian { mean: params, log_std: self.var("log_std")?.clone() },
+            Head::Gaussian { log_std: LogStd::Free(_), .. } => {
+                Distribution::Gaussian { mean: params, log_std: self.var("log_std")?.clone() }
+            }
+            _ => candle_core::bail!("the learner has no head {}", self.head.name()),
         };
         let critic = self.spec.critic.as_deref().unwrap_or_default();
         let values = self.linear("value", &self.layers("critic", critic, &trunk)?)?.squeeze(1)?;

@@ -77,7 +77,31 @@ fn tanh32(x: f32) -> f32 {
 
 // The logistic function.
 fn sigmoid32(x: f32) -> f32 {
-    return 0.5 + 0.5 * tanh32(0.5 * x);
+    if is_nan(x) {
+        return x;
+    }
+    return 1.0 / (1.0 + exp32(min(-x, 88.0)));
+}
+
+fn softplus32(x: f32) -> f32 {
+    if is_nan(x) {
+        return x;
+    }
+    return max(x, 0.0) + ln32(1.0 + exp32(-abs(x)));
+}
+
+// NaN stays NaN.
+fn clip32(x: f32, low: f32, high: f32) -> f32 {
+    if is_nan(x) {
+        return x;
+    }
+    return clamp(x, low, high);
+}
+
+// Not a constant, which the language refuses.
+fn nan32() -> f32 {
+    var bits = 0x7fc00000u;
+    return bitcast<f32>(bits);
 }
 
 fn box_muller(words: vec2<u32>) -> vec2<f32> {

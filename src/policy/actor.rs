@@ -9,7 +9,7 @@ use super::{
     cpu::CpuNetwork,
     evaluate::Evaluator,
     normalize::{Normalizer, RunningNorm},
-    plan::{Exploration, Head, Network, Plan, States},
+    plan::{Exploration, Network, Plan, States},
     policy::{ActFunction, NetworkPolicy, Policy, PolicyKind},
 };
 use crate::{
@@ -28,6 +28,8 @@ pub(crate) struct Actor<T: Task> {
     pub(super) fields: Vec<Field>,
     pub(super) trusted: bool,
     pub(super) ticks: u64,
+    /// Frames that the policy acted for.
+    pub(super) frames: u64,
 }
 
 pub(super) enum ActorKind<T: Task> {
@@ -47,20 +49,43 @@ pub(super) struct NetworkActor<T: Task> {
     /// The statistics that the next adoption takes its normaliser from.
     pub running: Option<RunningNorm>,
     pub evaluator: Evaluator<T>,
-    /// Logits or means of the newest tick, by place in the run. Scratch.
+    /// The head's parameters in the newest tick, by place in the run. Scratch.
     pub params: Vec<f32>,
+    /// Entropies likewise; empty if they are not recorded.
+    pub entropies: Vec<f32>,
     /// The same by slot, if they are recorded.
-    pub recorded: Option<Vec<f32>>,
-    /// What rows remember, if the network is recurrent.
+    pub recorded: Option<Recorded>,
+    /// What rows remember: recurrent states, noise.
     pub states: States,
     /// By place in the run: where its state is, and whether it begins with zeros. Scratch.
     pub places: Vec<u32>,
     pub fresh: Vec<u8>,
-    /// Standard deviations of a Gaussian head.
+    /// Standard deviations of a Gaussian head, if they are no function of the observation.
     pub std: Vec<f32>,
     pub backend: String,
     /// Whether an observation is floats and nothing else: its bytes are the network's input.
     pub raw: bool,
+}
+
+/// The distributions of the newest tick, by slot.
+pub(super) struct Recorded {
+    /// `[slots, head.params()]`.
+    pub params: Vec<f32>,
+    pub entropies: Vec<f32>,
+}
+
+impl Recorded {
+    fn new(slots: usize, width: usize) -> Self {
+        Self { params: vec![0.0; slots * width], entropies: vec![0.0; slots] }
+    }
+
+    /// Takes over the parameters and the entropy of the row in `slot`, if it is recorded.
+    pub(super) fn put(&mut self, slot: usize, params: &[f32], entropy: f32) {
+        if let (Some(place), at) = (self.entropies.get_mut(slot), slot * params.len()) {
+            *place = entropy;
+            self.params[at..at + params.len()].copy_from_slice(params);
+        }
+    }
 }
 
 /// A network and its input.
@@ -113,7 +138,12 @@ impl<T: Task> Actor<T> {
             }
         };
         let (space, fields) = (T::action_space(), T::Action::fields());
-        Ok((Self { kind, space, fields, trusted: policy.trusted, ticks: 0 }, initial))
+        Ok((Self { kind, space, fields, trusted: policy.trusted, ticks: 0, frames: 0 }, initial))
+    }
+
+    /// Goes on as if the policy had acted for `frames` frames.
+    pub(crate) fn go_on_from(&mut self, frames: u64) {
+        self.frames = frames;
     }
 
     /// The network outside the tick.
@@ -172,10 +202,7 @@ impl<T: Task> NetworkActor<T> {
         record_params: bool,
     ) -> Result<(Self, Arc<Weights>), Error> {
         let plan = policy.spec.plan::<T>()?;
-        if exploration == Exploration::Mean && matches!(plan.head, Head::Categorical { .. }) {
-            let legal = "Sample, Mode or Random: a categorical distribution has no mean";
-            return Err(Error::config("exploration", "Mean", legal));
-        }
+        plan.head.check(exploration)?;
         let weights = Arc::new(policy.initial_weights(&plan)?);
         let running = policy.running_norm(plan.inputs)?;
         let (first, backend) = policy.site.open(&plan, rows)?;
@@ -192,7 +219,8 @@ impl<T: Task> NetworkActor<T> {
             exploration,
             evaluator: Evaluator::new(plan.clone(), site, weights.clone(), normalizer.clone()),
             params: vec![0.0; rows * plan.head.params()],
-            recorded: record_params.then(|| vec![0.0; rows * plan.head.params()]),
+            entropies: Vec::new(),
+            recorded: record_params.then(|| Recorded::new(rows, plan.head.params())),
             states: States::new(rows, plan.state()),
             places: Vec::new(),
             fresh: Vec::new(),

@@ -5,13 +5,14 @@ use std::{ops::Range, sync::Arc};
 use pulp::Arch;
 
 use super::{
+    call,
     floats::Floats,
     head,
     layer::{
         self, Kernel, Tensors,
         linear::{TILE, padded},
     },
-    plan::{Exploration, Forward, Head, Memory, Network, Operation, Outcome, Place, Plan},
+    plan::{Forward, Memory, Network, Operation, Outcome, Place, Plan},
 };
 use crate::{components::Weights, error::Error};
 
@@ -103,46 +104,6 @@ impl CpuNetwork {
         self.scratch.layer = Floats::zeros(other.scratch.layer.len());
         Ok(())
     }
-
-    fn check(&self, input: &Forward<'_>, out: &Outcome<'_>) -> Result<(), Error> {
-        let error = |problem: String| Err(Error::State { call: "forward", problem });
-        let rows = input.keys.len();
-        let head = &self.plan.head;
-        let lengths = [
-            ("inputs", input.inputs.len(), rows * self.plan.inputs),
-            ("episodes", input.episodes.len(), rows),
-            ("steps", input.steps.len(), rows),
-            ("params", out.params.len(), rows * head.params()),
-            ("actions", out.actions.len(), rows * head.action_words()),
-            ("log_probs", out.log_probs.len(), rows),
-            ("values", out.values.len(), rows),
-        ];
-        if let Some((name, have, want)) = lengths.iter().find(|(_, have, want)| have != want) {
-            return error(format!("{name} has {have} elements for {rows} rows; legal: {want}"));
-        }
-        match (head, input.masks.width()) {
-            (Head::Categorical { n }, width) if width != 0 && width != *n => {
-                return error(format!("a mask has {width} bytes; legal: 0 or {n}"));
-            }
-            _ => {}
-        }
-        match &input.memory {
-            Some(memory) if memory.places.len() != rows || memory.fresh.len() != rows => {
-                return error(format!("memory has {} places; legal: {rows}", memory.places.len()));
-            }
-            None if self.plan.state() > 0 => {
-                return error("no memory; legal: the states of a recurrent network".into());
-            }
-            _ => {}
-        }
-        match (head, input.exploration) {
-            (_, Exploration::Random) => error("random actions need no network; legal: policy::random_actions".into()),
-            (Head::Categorical { .. }, Exploration::Mean) => {
-                error("a categorical distribution has no mean; legal: Sample or Mode".into())
-            }
-            _ => Ok(()),
-        }
-    }
 }
 
 impl Network for CpuNetwork {
@@ -159,7 +120,7 @@ impl Network for CpuNetwork {
     }
 
     fn forward(&mut self, input: &Forward<'_>, out: &mut Outcome<'_>) -> Result<(), Error> {
-        self.check(input, out)?;
+        call::check(&self.plan, input, out)?;
         let Some(weights) = &self.weights else {
             return Err(Error::State { call: "forward", problem: "no weights; legal: after load".into() });
         };
@@ -169,6 +130,7 @@ impl Network for CpuNetwork {
             block(self.arch, &self.plan, weights, &mut self.scratch, input, out, first..rows.min(first + block_rows));
         }
         head::act(self.arch, &self.plan.head, &weights.log_std, input, out, &mut self.scratch.head);
+        self.plan.head.entropies(&weights.log_std, input, out);
         Ok(())
     }
 }

@@ -25,9 +25,12 @@ pub struct Evaluation<T: Task> {
     pub actions: Vec<T::Action>,
     /// Log-probability of each of them.
     pub log_probs: Vec<f32>,
-    /// Logits or means, `[rows, params_width]`.
+    /// Entropy of each distribution in nats; of a squashed Gaussian, which has none in closed form, the negative
+    /// log-probability.
+    pub entropies: Vec<f32>,
+    /// The head's parameters: logits, values, or means and what else the network gives, `[rows, params_width]`.
     pub params: Vec<f32>,
-    /// Logits or means of a row.
+    /// Parameters of a row.
     pub params_width: usize,
     /// Value of each observation; zeros for a network without a critic.
     pub values: Vec<f32>,
@@ -75,8 +78,8 @@ impl<T: Task> Evaluator<T> {
         (shared.weights, shared.normalizer, shared.loaded) = (weights, normalizer, false);
     }
 
-    /// Acts for observations by the mode; all actions count as legal. A recurrent network takes each for the first of
-    /// an episode.
+    /// Acts for observations by the mode; all actions count as legal, an epsilon is at its end. A recurrent network takes
+    /// each for the first of an episode.
     pub fn evaluate(&self, observations: &[T::Observation]) -> Result<Evaluation<T>, Error> {
         self.run(observations, Masks::new::<()>(&[]), None)
     }
@@ -87,7 +90,7 @@ impl<T: Task> Evaluator<T> {
         self.run(observations, Masks::new::<()>(&[]), Some(states))
     }
 
-    /// Numbers of a row's recurrent state; 0 for a network without memory.
+    /// Numbers of a row's state: noise that goes on from step to step, recurrent layers. 0 for a network without memory.
     pub fn state_width(&self) -> usize {
         self.shared.lock().unwrap_or_else(PoisonError::into_inner).plan.state()
     }
@@ -137,6 +140,7 @@ impl<T: Task> Evaluator<T> {
         let mut evaluation = Evaluation {
             actions: vec![bytemuck::Zeroable::zeroed(); rows],
             log_probs: vec![0.0; rows],
+            entropies: vec![0.0; rows],
             params: vec![0.0; rows * params_width],
             params_width,
             values: vec![0.0; rows],
@@ -150,12 +154,14 @@ impl<T: Task> Evaluator<T> {
             episodes: &vec![Episode::default(); rows],
             steps: &vec![EpisodeStep::default(); rows],
             exploration: Exploration::Mode,
+            frames: u64::MAX,
             memory: (width > 0).then_some(Memory { states: &remembered, places: &places, fresh: &fresh }),
         };
         let mut out = Outcome {
             params: &mut evaluation.params,
             actions: bytemuck::cast_slice_mut(&mut evaluation.actions),
             log_probs: &mut evaluation.log_probs,
+            entropies: &mut evaluation.entropies,
             values: &mut evaluation.values,
         };
         if states.is_some() {

@@ -1,17 +1,13 @@
 //! The Infer stage: an action for every active row.
 
-use std::{
-    panic::{AssertUnwindSafe, catch_unwind},
-    sync::{Mutex, PoisonError},
-};
+use std::panic::{AssertUnwindSafe, catch_unwind};
 
 use bevy_ecs::prelude::*;
 
 use super::{
-    actor::{Actor, ActorKind, Lane, NetworkActor},
+    actor::{Actor, ActorKind},
     check::check_actions,
-    evaluate::encode,
-    plan::{Exploration, Forward, Memory, Outcome, States},
+    plan::Exploration,
     policy::ActFunction,
     random::random_actions,
 };
@@ -71,6 +67,7 @@ pub(crate) fn infer<T: Task>(
 ) {
     let mut actor = actor.into_inner();
     actor.ticks += 1;
+    let mut acted = 0;
     if let ActorKind::Network(network) = &mut actor.kind
         && network.states.width() > 0
     {
@@ -102,12 +99,17 @@ pub(crate) fn infer<T: Task>(
             let (run, behind) = rest.split_at(end);
             match role {
                 Role::Random => actor.act_at_random(run),
-                Role::Policy => Threads::enter(plan.threads.as_ref(), || actor.act(run, &report, &plan.parallelism)),
+                Role::Policy => {
+                    acted += run.slots.len() as u64;
+                    Threads::enter(plan.threads.as_ref(), || actor.act(run, &report, &plan.parallelism));
+                }
                 Role::Idle => {}
             }
             rest = behind;
         }
     }
+    // Only now, so that all rows of a tick have acted after as many frames.
+    actor.frames += acted;
 }
 
 #[derive(Clone, Copy, PartialEq)]
@@ -147,7 +149,7 @@ impl<T: Task> Actor<T> {
                 let act = act.clone();
                 self.call(&act, rows, pieces, report);
             }
-            ActorKind::Network(network) => network.act(rows, pieces, report),
+            ActorKind::Network(network) => network.act(rows, self.frames, pieces, report),
         }
     }
 
@@ -195,122 +197,5 @@ fn pieces(rows: usize, parallelism: &Parallelism) -> usize {
         (PIECES * parallelism.threads).min(rows / parallelism.infer_rows)
     } else {
         1
-    }
-}
-
-impl<T: Task> NetworkActor<T> {
-    fn act(&mut self, rows: Rows<'_, T>, pieces: usize, report: &TickReport<T>) {
-        let width = self.plan.head.params();
-        let n = rows.slots.len();
-        if self.params.len() < n * width {
-            self.params.resize(n * width, 0.0);
-        }
-        let slots = rows.slots;
-        self.places.clear();
-        self.fresh.clear();
-        if self.states.width() > 0 {
-            let identities = slots.iter().zip(rows.keys).zip(rows.episodes).map(|((a, b), c)| (a, b, c));
-            self.states.claim(identities.zip(rows.steps), &mut self.places, &mut self.fresh);
-        }
-        let pieces = if self.networks.len() > 1 { pieces } else { 1 };
-        let shared = Shared {
-            networks: &self.networks,
-            inputs: self.plan.inputs,
-            width,
-            raw: self.raw && self.normalizer.is_none(),
-            normalizer: self.normalizer.as_ref(),
-            exploration: self.exploration,
-            states: &self.states,
-        };
-        shared.spread(pieces, &mut self.params[..n * width], (&self.places, &self.fresh), rows, report);
-        if let Some(recorded) = &mut self.recorded {
-            for (params, slot) in self.params.chunks_exact(width).zip(slots) {
-                let at = slot.0 as usize * width;
-                if let Some(place) = recorded.get_mut(at..at + width) {
-                    place.copy_from_slice(params);
-                }
-            }
-        }
-    }
-}
-
-/// What all parts of a network's rows share.
-struct Shared<'a> {
-    networks: &'a [Mutex<Lane>],
-    inputs: usize,
-    width: usize,
-    /// Observations are the input as they lie.
-    raw: bool,
-    normalizer: Option<&'a super::normalize::Normalizer>,
-    exploration: Exploration,
-    states: &'a States,
-}
-
-impl Shared<'_> {
-    fn spread<T: Task>(
-        &self,
-        pieces: usize,
-        params: &mut [f32],
-        memory: (&[u32], &[u8]),
-        rows: Rows<'_, T>,
-        report: &TickReport<T>,
-    ) {
-        if pieces > 1 {
-            let half = pieces / 2;
-            let mid = rows.slots.len() * half / pieces;
-            let (left, right) = rows.split_at(mid);
-            let (left_params, right_params) = params.split_at_mut(mid * self.width);
-            let known = mid.min(memory.1.len());
-            let ((left_places, right_places), (left_fresh, right_fresh)) =
-                (memory.0.split_at(known), memory.1.split_at(known));
-            rayon::join(
-                || self.spread(half, left_params, (left_places, left_fresh), left, report),
-                || self.spread(pieces - half, right_params, (right_places, right_fresh), right, report),
-            );
-            return;
-        }
-        let thread = rayon::current_thread_index().unwrap_or(0);
-        let Some(lane) = self.networks.get(thread).or(self.networks.first()) else { return };
-        let row = rows.rows.first().map_or(0, |row| row.0);
-        let mut lane = lane.lock().unwrap_or_else(PoisonError::into_inner);
-        if let Err(error) = self.forward(&mut lane, params, memory, rows) {
-            report.fail(row, error);
-        }
-    }
-
-    fn forward<T: Task>(
-        &self,
-        lane: &mut Lane,
-        params: &mut [f32],
-        (places, fresh): (&[u32], &[u8]),
-        rows: Rows<'_, T>,
-    ) -> Result<(), Error> {
-        let Lane { network, inputs } = lane;
-        let encoded: &[f32] = if self.raw {
-            bytemuck::cast_slice(rows.observations)
-        } else {
-            let len = rows.observations.len() * self.inputs;
-            if inputs.len() < len {
-                inputs.resize(len, 0.0);
-            }
-            encode(rows.observations, self.normalizer, &mut inputs[..len]);
-            &inputs[..len]
-        };
-        let input = Forward {
-            inputs: encoded,
-            masks: Masks::new(rows.masks),
-            keys: rows.keys,
-            episodes: rows.episodes,
-            steps: rows.steps,
-            exploration: self.exploration,
-            memory: (self.states.width() > 0).then_some(Memory { states: self.states, places, fresh }),
-        };
-        let mut out = Outcome {
-            params,
-            actions: bytemuck::cast_slice_mut(rows.actions),
-            log_probs: bytemuck::cast_slice_mut(rows.log_probs),
-            values: bytemuck::cast_slice_mut(rows.values),
-        };
-        network.forward(&input, &mut out)
     }
 }

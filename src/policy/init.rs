@@ -1,6 +1,6 @@
 //! Weights that a network starts from.
 
-use super::plan::{Head, Kind, Operation, Plan};
+use super::plan::{Head, Kind, LogStd, Operation, Plan};
 use crate::{
     components::Weights,
     seed::{Purpose, Seed, Stream},
@@ -10,22 +10,23 @@ use crate::{
 pub(super) const MAX_ORTHOGONAL: usize = 768;
 
 /// See [`NetworkSpec::initial_weights`](super::network::NetworkSpec::initial_weights).
-pub(super) fn weights(plan: &Plan, log_std: f32, seed: Seed) -> Weights {
+pub(super) fn weights(plan: &Plan, seed: Seed) -> Weights {
     let mut weights = Weights::new();
     for (i, layer) in plan.layers.iter().enumerate() {
         let mut stream = Stream::new(seed, i as u32, Purpose::Init, 0);
         for (part, shape) in layer.tensors() {
-            let data = tensor(layer, part, &shape, &mut stream);
+            let data = tensor(&plan.head, layer, part, &shape, &mut stream);
             weights.insert(format!("{}.{part}", layer.name), shape, data);
         }
     }
-    if let Head::Gaussian { n } = &plan.head {
-        weights.insert("log_std", [*n], vec![log_std; *n]);
+    if let (Some(tensor), Some(LogStd::Free(start))) = (plan.head.tensor(), plan.head.log_std()) {
+        let data = vec![start; plan.head.elements()];
+        weights.insert(tensor.name, tensor.shape, data);
     }
     weights
 }
 
-fn tensor(layer: &Operation, part: &str, shape: &[usize], stream: &mut Stream) -> Vec<f32> {
+fn tensor(head: &Head, layer: &Operation, part: &str, shape: &[usize], stream: &mut Stream) -> Vec<f32> {
     let elements = shape.iter().product();
     match layer.kind {
         Kind::Gru { .. } | Kind::Lstm { .. } => {
@@ -38,6 +39,7 @@ fn tensor(layer: &Operation, part: &str, shape: &[usize], stream: &mut Stream) -
         _ => {
             let (rows, columns) = (shape[0], elements / shape[0]);
             let gain = match layer.name.as_str() {
+                "action" if matches!(head, Head::Q { .. }) => 1.0,
                 "action" => 0.01,
                 "value" => 1.0,
                 _ => std::f64::consts::SQRT_2,

@@ -1,7 +1,9 @@
 //! Policies: what acts.
 
+mod act;
 mod actor;
 pub mod backend;
+mod call;
 mod chain;
 pub mod check;
 pub mod cpu;
@@ -32,10 +34,11 @@ pub use backend::Backend;
 pub use check::check_actions;
 pub use cpu::CpuNetwork;
 pub use evaluate::{Evaluation, Evaluator};
+pub use head::HeadSpec;
 pub(crate) use host::check_host_actions;
 pub(crate) use infer::infer;
 pub use layer::Layer;
-pub use network::{HeadSpec, NetworkSpec, Normalize};
+pub use network::{NetworkSpec, Normalize};
 pub use normalize::{Normalizer, RunningNorm};
 pub(crate) use observe::observe;
 pub(crate) use params::params_columns;

@@ -5,6 +5,7 @@ use std::{collections::BTreeMap, path::Path};
 use serde::{Deserialize, Serialize};
 
 use super::{
+    head::HeadSpec,
     layer::Layer,
     normalize::RunningNorm,
     plan::{Activation, Plan},
@@ -19,7 +20,7 @@ use crate::{data::Field, error::Error, ron_file, seed::Seed, space::Space, task:
 ///
 /// ```
 /// use gleaner::policy::NetworkSpec;
-/// let text = "(actor: [Linear(32), Relu], critic: None, head: Gaussian(log_std: -1.0))";
+/// let text = "(actor: [Linear(32), Relu], critic: None, head: Gaussian(log_std: Free(-1.0)))";
 /// let spec = NetworkSpec::from_ron_str(text)?;
 /// assert_eq!(spec.actor.len(), 2);
 /// # Ok::<(), gleaner::Error>(())
@@ -44,21 +45,6 @@ pub struct NetworkSpec {
     pub head: HeadSpec,
     /// Running normalisation of observations before the first layer. Default: none.
     pub normalize: Option<Normalize>,
-}
-
-/// What turns parameters into actions.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Serialize, Deserialize)]
-pub enum HeadSpec {
-    /// Categorical for discrete spaces; Gaussian with `log_std: 0` for boxes.
-    #[default]
-    Auto,
-    /// One logit an action. Discrete spaces only.
-    Categorical,
-    /// A mean an element and the free tensor `log_std`. Boxes of `f32` only.
-    Gaussian {
-        /// Initial value of each element of `log_std`, -20 to 20.
-        log_std: f32,
-    },
 }
 
 /// Running normalisation of observations: `clip((x - mean) / std)`.
@@ -142,11 +128,10 @@ impl NetworkSpec {
 
     /// Weights to start from, for a plan that this spec gave. Weight matrices and kernels are orthogonal (Saxe,
     /// McClelland and Ganguli 2013; normal ones of the same scale where both sides exceed 768) with gain √2, `action`
-    /// 0.01, `value` 1; biases are 0. Normalisations begin as the identity, embeddings as standard normal numbers,
+    /// 0.01, of a Q-network 1, `value` 1; biases are 0. Normalisations begin as the identity, embeddings as standard normal numbers,
     /// recurrent layers as PyTorch's: uniform up to `1/√hidden`. The same seed gives the same bits anywhere.
     pub fn initial_weights(&self, plan: &Plan, seed: Seed) -> crate::components::Weights {
-        let log_std = if let HeadSpec::Gaussian { log_std } = self.head { log_std } else { 0.0 };
-        super::init::weights(plan, log_std, seed)
+        super::init::weights(plan, seed)
     }
 
     /// Empty statistics of `inputs` numbers, if observations are to be normalised.

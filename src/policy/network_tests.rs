@@ -1,7 +1,7 @@
 use super::*;
 use crate::{
     data::Data,
-    policy::plan::{Head, Kind, Place},
+    policy::plan::{Annealed, Head, Kind, LogStd, Noise, Place},
 };
 
 fn plan(spec: &NetworkSpec, space: &Space) -> Result<Plan, Error> {
@@ -21,12 +21,12 @@ fn refused(text: &str) -> String {
 
 #[test]
 fn a_file_is_read_and_written() {
-    let text = "(trunk: [Linear(8), Relu], actor: [Linear(64), Tanh], critic: Some([]), head: Gaussian(log_std: -0.5), \
+    let text = "(trunk: [Linear(8), Relu], actor: [Linear(64), Tanh], critic: Some([]), head: Gaussian(log_std: Free(-0.5)), \
                 normalize: Some((clip: 5.0)))";
     let spec = NetworkSpec::from_ron_str(text).unwrap();
     assert_eq!(spec.trunk, [Layer::Linear(8), Layer::Relu]);
     assert_eq!(spec.critic, Some(vec![]));
-    assert_eq!(spec.head, HeadSpec::Gaussian { log_std: -0.5 });
+    assert_eq!(spec.head, HeadSpec::Gaussian { log_std: LogStd::Free(-0.5) });
     assert_eq!(spec.running_norm(3).unwrap().clip, 5.0);
     assert_eq!(NetworkSpec::from_ron_str(&ron::to_string(&spec).unwrap()).unwrap(), spec);
     assert_eq!(NetworkSpec::from_ron_str("()").unwrap(), NetworkSpec::default());
@@ -54,7 +54,7 @@ fn illegal_values_are_named_with_what_is_legal() {
         ("(trunk: [Linear(65537)])", ["trunk[0]", "Linear(65537)", "1 to 65536"]),
         ("(actor: [Tanh])", ["actor[0]", "Tanh", "at the start"]),
         ("(critic: Some([Linear(2), Tanh, Relu]))", ["critic[2]", "Relu after Tanh", "after Linear(…)"]),
-        ("(head: Gaussian(log_std: NaN))", ["head.log_std", "NaN", "-20 to 20"]),
+        ("(head: Gaussian(log_std: Free(NaN)))", ["head.log_std", "NaN", "-20 to 20"]),
         ("(normalize: Some((clip: 0)))", ["normalize.clip", "0", "above 0"]),
     ] {
         let message = refused(text);
@@ -71,17 +71,89 @@ fn illegal_values_are_named_with_what_is_legal() {
 fn heads_follow_from_the_action_space() {
     let spec = NetworkSpec::default();
     assert_eq!(plan(&spec, &Space::discrete(5)).unwrap().head, Head::Categorical { n: 5 });
-    assert_eq!(plan(&spec, &Space::uniform(-1.0, 1.0, 3)).unwrap().head, Head::Gaussian { n: 3 });
-    let message = plan(&spec, &Space::MultiDiscrete { n: vec![2] }).unwrap_err().to_string();
-    assert!(message.contains("multi-discrete") && message.contains("discrete(n)"), "{message}");
+    let gaussian = Head::Gaussian { n: 3, log_std: LogStd::Free(0.0) };
+    assert_eq!(plan(&spec, &Space::uniform(-1.0, 1.0, 3)).unwrap().head, gaussian);
+    let numbers = Space::MultiDiscrete { n: vec![2, 4] };
+    let head = for_actions(&spec, &numbers, &<[i32; 2]>::fields()).unwrap().head;
+    assert_eq!((head.params(), head.action_bytes(), head.mask()), (6, 8, 6));
+    assert_eq!(head, Head::MultiDiscrete { n: vec![2, 4] });
+    let head = for_actions(&spec, &Space::MultiBinary { n: 3 }, &<[u8; 3]>::fields()).unwrap().head;
+    assert_eq!((head.params(), head.action_bytes(), head.mask()), (3, 3, 0));
+    // A struct of one field is that field.
+    let one = Space::Fields(vec![("turn".into(), Space::discrete(4))]);
+    let turn = Field { name: "turn", ..i32::fields().remove(0) };
+    assert_eq!(for_actions(&spec, &one, &[turn.clone()]).unwrap().head, Head::Categorical { n: 4 });
+    let two = Space::Fields(vec![("turn".into(), Space::discrete(4)), ("go".into(), Space::discrete(4))]);
+    let message = for_actions(&spec, &two, &[turn.clone(), turn]).unwrap_err().to_string();
+    assert!(message.contains("turn: discrete(4)") && message.contains("not in a struct"), "{message}");
     let bytes = for_actions(&spec, &Space::uniform(0.0, 9.0, 1), &u8::fields());
     assert!(matches!(bytes, Err(Error::Network { .. })));
     let wide = for_actions(&spec, &Space::unbounded(129), &<[f32; 129]>::fields()).unwrap_err().to_string();
     assert!(wide.contains("1 to 128 elements"), "{wide}");
-    let gaussian = NetworkSpec { head: HeadSpec::Gaussian { log_std: 0.0 }, ..spec.clone() };
-    assert!(plan(&gaussian, &Space::discrete(2)).unwrap_err().to_string().contains("head is Gaussian"));
-    let categorical = NetworkSpec { head: HeadSpec::Categorical, ..spec };
-    assert!(plan(&categorical, &Space::unbounded(3)).unwrap_err().to_string().contains("head is Categorical"));
+}
+
+#[test]
+fn a_head_that_does_not_fit_the_action_space_is_named_with_those_that_do() {
+    let log_std = LogStd::Free(0.0);
+    let specs = [
+        HeadSpec::Categorical,
+        HeadSpec::MultiDiscrete,
+        HeadSpec::MultiBinary,
+        HeadSpec::Gaussian { log_std },
+        HeadSpec::TanhGaussian { log_std },
+        HeadSpec::Deterministic { noise: Noise::None },
+        HeadSpec::Q { epsilon: Annealed { from: 1.0, to: 0.1, frames: 10 } },
+    ];
+    let spaces = [
+        (Space::discrete(3), i32::fields(), "Auto, Categorical or Q(…) for discrete(3)", &[0, 6][..]),
+        (Space::MultiDiscrete { n: vec![2, 2] }, <[i32; 2]>::fields(), "Auto or MultiDiscrete for", &[1]),
+        (Space::MultiBinary { n: 2 }, <[u8; 2]>::fields(), "Auto or MultiBinary for", &[2]),
+        (Space::uniform(-1.0, 1.0, 2), <[f32; 2]>::fields(), "TanhGaussian(…) or Deterministic(…)", &[3, 4, 5]),
+    ];
+    for (space, fields, legal, fitting) in spaces {
+        for (i, head) in specs.into_iter().enumerate() {
+            let name = format!("{head:?}");
+            let name = name.split([' ', '{']).next().unwrap();
+            match for_actions(&NetworkSpec { head, ..Default::default() }, &space, &fields) {
+                Ok(plan) => assert!(fitting.contains(&i) && plan.head.elements() == space.len(), "{name} for {space}"),
+                Err(error) => {
+                    let message = error.to_string();
+                    assert!(!fitting.contains(&i) && message.contains(&format!("head is {name}")), "{message}");
+                    assert!(message.contains(legal), "{message}");
+                }
+            }
+        }
+    }
+    let squashed = NetworkSpec { head: HeadSpec::TanhGaussian { log_std }, ..Default::default() };
+    for space in [Space::unbounded(3), Space::bounded([0.0, 0.0, 1.0], [1.0; 3])] {
+        let message = plan(&squashed, &space).unwrap_err().to_string();
+        assert!(message.contains("at element") && message.contains("finite bounds that differ"), "{message}");
+    }
+}
+
+#[test]
+fn heads_are_read_from_files_with_their_defaults() {
+    let head = |text: &str| NetworkSpec::from_ron_str(&format!("(head: {text})")).unwrap().head;
+    assert_eq!(head("TanhGaussian(log_std: Network())"), HeadSpec::TanhGaussian { log_std: LogStd::NETWORK });
+    let process = Noise::OrnsteinUhlenbeck { theta: 0.15, sigma: 0.2, dt: 0.01 };
+    let text = "Deterministic(noise: OrnsteinUhlenbeck(theta: 0.15, sigma: 0.2, dt: 0.01))";
+    assert_eq!(head(text), HeadSpec::Deterministic { noise: process });
+    let epsilon = Annealed { from: 1.0, to: 0.05, frames: 100_000 };
+    assert_eq!(head("Q(epsilon: (from: 1.0, to: 0.05, frames: 100000))"), HeadSpec::Q { epsilon });
+    for (text, parts) in [
+        ("Gaussian(log_std: Network(min: 3.0))", ["head.log_std", "3 to 2", "min up to max"]),
+        ("Deterministic(noise: Gaussian(std: -1.0))", ["head.noise.std", "-1", "at least 0"]),
+        (
+            "Deterministic(noise: OrnsteinUhlenbeck(theta: 4, sigma: 1, dt: 1))",
+            ["head.noise.dt", "1", "below 2 / theta"],
+        ),
+        ("Deterministic(noise: OrnsteinUhlenbeck(theta: 0, sigma: 1, dt: 0))", ["head.noise.dt", "0", "above 0"]),
+        ("Q(epsilon: (from: 1.5, to: 0, frames: 1))", ["head.epsilon.from", "1.5", "0 to 1"]),
+        ("Q(epsilon: (from: 1, to: NaN, frames: 1))", ["head.epsilon.to", "NaN", "0 to 1"]),
+    ] {
+        let message = refused(&format!("(head: {text})"));
+        assert!(parts.iter().all(|part| message.contains(part)), "{message}");
+    }
 }
 
 #[test]
@@ -109,7 +181,7 @@ fn tensors_are_called_as_in_pytorch() {
 
 #[test]
 fn initial_weights_fit_and_depend_on_the_seed_alone() {
-    let spec = NetworkSpec { head: HeadSpec::Gaussian { log_std: -0.7 }, ..NetworkSpec::default() };
+    let spec = NetworkSpec { head: HeadSpec::Gaussian { log_std: LogStd::Free(-0.7) }, ..NetworkSpec::default() };
     let plan = plan(&spec, &Space::unbounded(3)).unwrap();
     let weights = spec.initial_weights(&plan, Seed(1));
     weights.check(&plan.tensors()).unwrap();

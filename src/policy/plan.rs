@@ -6,41 +6,10 @@ use crate::{
 };
 
 pub use super::{
+    head::{Annealed, Head, LogStd, Noise},
     operation::{Activation, Convolution, Kind, Operation, Place},
     states::States,
 };
-
-/// What turns parameters into an action.
-#[derive(Clone, Debug, PartialEq)]
-pub enum Head {
-    /// `n` logits, one action word: an `i32` index.
-    Categorical {
-        /// Number of actions.
-        n: usize,
-    },
-    /// `n` means and the free tensor `log_std` of `n`; `n` action words: `f32`.
-    Gaussian {
-        /// Number of action elements.
-        n: usize,
-    },
-}
-
-impl Head {
-    /// Words of one action.
-    pub fn action_words(&self) -> usize {
-        match self {
-            Self::Categorical { .. } => 1,
-            Self::Gaussian { n } => *n,
-        }
-    }
-
-    /// Floats of one row's parameters: what the last linear layer gives.
-    pub fn params(&self) -> usize {
-        match self {
-            Self::Categorical { n } | Self::Gaussian { n } => *n,
-        }
-    }
-}
 
 /// A network resolved against a task.
 #[derive(Clone, Debug, PartialEq)]
@@ -65,9 +34,7 @@ impl Plan {
             let parts = layer.tensors().into_iter();
             tensors.extend(parts.map(|(part, shape)| TensorSpec { name: format!("{}.{part}", layer.name), shape }));
         }
-        if let Head::Gaussian { n } = self.head {
-            tensors.push(TensorSpec { name: "log_std".into(), shape: vec![n] });
-        }
+        tensors.extend(self.head.tensor());
         tensors
     }
 
@@ -76,9 +43,10 @@ impl Plan {
         self.tensors().iter().map(|tensor| tensor.shape.iter().product::<usize>()).sum()
     }
 
-    /// Columns of a row's recurrent state; 0 for a network without memory.
+    /// Columns of what a row remembers: the head's noise, then the layers' recurrent states. 0 for a network without
+    /// memory.
     pub fn state(&self) -> usize {
-        self.layers.iter().map(Operation::state).sum()
+        self.head.state() + self.layers.iter().map(Operation::state).sum::<usize>()
     }
 
     /// Width of the matrix at `place`; none if the network has no such matrix.
@@ -118,12 +86,13 @@ impl Plan {
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, serde::Serialize, serde::Deserialize)]
 #[repr(u32)]
 pub enum Exploration {
-    /// Draw from it.
+    /// Draw from it, or add noise.
     #[default]
     Sample = 0,
-    /// Its most likely value; of equal ones the first.
+    /// Its most likely value; of equal ones the first. Of a squashed Gaussian the squashed mean, which is its median;
+    /// of a deterministic head the action without noise; of a Q-network the greedy action.
     Mode = 1,
-    /// Its mean. A categorical distribution has none: a build error.
+    /// Its mean, for Gaussian and deterministic heads. Others have none, or none in closed form: a build error.
     Mean = 2,
     /// Uniform over the space; the network is not run.
     Random = 3,
@@ -144,6 +113,8 @@ pub struct Forward<'a> {
     pub steps: &'a [EpisodeStep],
     /// How actions are chosen.
     pub exploration: Exploration,
+    /// Frames that the policy acted for before this tick, in all rows: what epsilon is annealed by.
+    pub frames: u64,
     /// What the rows remember; none for a network without memory.
     pub memory: Option<Memory<'a>>,
 }
@@ -169,12 +140,14 @@ impl Memory<'_> {
 
 /// What a backend writes for a run of rows; every element of every slice.
 pub struct Outcome<'a> {
-    /// `[rows, head.params()]`: logits as the network gives them (not masked), or means.
+    /// `[rows, head.params()]`: logits, values or means as the network gives them (not masked, not clipped).
     pub params: &'a mut [f32],
-    /// `[rows, head.action_words()]`: the bits of `i32` or `f32`.
-    pub actions: &'a mut [u32],
+    /// `[rows, head.action_bytes()]`: the bytes of `i32`, `f32` or bits, in any alignment.
+    pub actions: &'a mut [u8],
     /// Log-probability of the action, `[rows]`.
     pub log_probs: &'a mut [f32],
+    /// Entropy of the distribution in nats, `[rows]`; empty if it is not asked for.
+    pub entropies: &'a mut [f32],
     /// `[rows]`; zeros if the network has no value.
     pub values: &'a mut [f32],
 }
@@ -182,9 +155,11 @@ pub struct Outcome<'a> {
 /// A network on a device.
 ///
 /// For row `r` and the `d`-th block of its frame both backends draw
-/// `threefry(keys[r], [steps[r] · DRAWS_PER_FRAME + d, episodes[r]])`, wrapping. Categorical: block 0, word 0 as a unit
-/// `u`; the action is the first one whose cumulated probability exceeds `u` (the last legal one if rounding leaves none).
-/// Gaussian: elements `2d` and `2d + 1` take the two normal numbers of block `d` by `math::box_muller`.
+/// `threefry(keys[r], [steps[r] · DRAWS_PER_FRAME + d, episodes[r]])`, wrapping. Element `i` of an action draws from
+/// block `i / 2`: a normal number is the block's number `i % 2` by `math::box_muller`; a discrete choice takes word
+/// `i % 2` as a unit `u` and is the first one whose cumulated probability exceeds `u` (the last legal one if rounding
+/// leaves none); a bit is 1 if `u` is below its probability. A Q-network takes word 0 of block 0 for whether to explore
+/// and word 1 for the action.
 pub trait Network: Send + Sync {
     /// Takes a whole set of weights that [`Weights::check`] accepts.
     fn load(&mut self, weights: &Weights) -> Result<(), Error>;

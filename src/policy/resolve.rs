@@ -2,16 +2,11 @@
 
 use super::{
     chain::Chain,
-    head,
     layer::Layer,
-    network::{HeadSpec, MAX_INPUTS, MAX_LAYERS, MAX_PARAMETERS, MAX_WIDTH, NetworkSpec},
-    plan::{Head, Place, Plan},
+    network::{MAX_INPUTS, MAX_LAYERS, MAX_PARAMETERS, MAX_WIDTH, NetworkSpec},
+    plan::{Place, Plan},
 };
-use crate::{
-    data::{Dtype, Field},
-    error::Error,
-    space::Space,
-};
+use crate::{data::Field, error::Error, space::Space};
 
 pub(super) fn error(field: impl Into<String>, value: impl ToString, legal: impl Into<String>) -> Error {
     Error::Network { field: field.into(), value: value.to_string(), legal: legal.into() }
@@ -26,11 +21,7 @@ impl NetworkSpec {
         check_layers("trunk", &self.trunk)?;
         check_layers("actor", &self.actor)?;
         check_layers("critic", self.critic.as_deref().unwrap_or_default())?;
-        if let HeadSpec::Gaussian { log_std } = self.head
-            && !(-20.0..=20.0).contains(&log_std)
-        {
-            return Err(error("head.log_std", log_std, "-20 to 20"));
-        }
+        self.head.check()?;
         match self.normalize {
             // Written so that NaN fails.
             Some(normalize) if !(normalize.clip > 0.0 && normalize.clip.is_finite()) => {
@@ -81,7 +72,7 @@ pub(super) fn plan(
     if !(1..=MAX_INPUTS).contains(&inputs) {
         return Err(error("observation", format!("{inputs} elements"), format!("1 to {MAX_INPUTS} elements")));
     }
-    let head = resolve_head(spec.head, actions.0, actions.1)?;
+    let head = spec.head.resolve(actions.0, actions.1)?;
     let plan = Plan { inputs, hidden: Vec::new(), layers: Vec::new(), head, value: spec.critic.is_some() };
     let mut chain = Chain { plan, reads_raw: None };
     let input = chain.observation(&spec.fields, observations)?;
@@ -102,34 +93,4 @@ pub(super) fn plan(
         return Err(error("the network", format!("{parameters} parameters"), format!("at most {MAX_PARAMETERS}")));
     }
     Ok(plan)
-}
-
-fn resolve_head(spec: HeadSpec, actions: &Space, fields: &[Field]) -> Result<Head, Error> {
-    let auto = match actions {
-        Space::Discrete { n } => Head::Categorical { n: *n as usize },
-        Space::Box { low, .. } if fields.first().is_some_and(|field| field.dtype == Dtype::F32) => {
-            Head::Gaussian { n: low.len() }
-        }
-        _ => {
-            let legal = "discrete(n), or a box of f32; a function policy may use any space";
-            return Err(error("action space", actions, legal));
-        }
-    };
-    match (spec, &auto) {
-        (HeadSpec::Categorical, Head::Gaussian { .. }) => {
-            return Err(error("head", "Categorical", format!("Auto or Gaussian(log_std: …) for {actions}")));
-        }
-        (HeadSpec::Gaussian { .. }, Head::Categorical { .. }) => {
-            return Err(error("head", "Gaussian", format!("Auto or Categorical for {actions}")));
-        }
-        _ => {}
-    }
-    let most = match auto {
-        Head::Categorical { .. } => MAX_WIDTH,
-        Head::Gaussian { .. } => head::MAX_GAUSSIAN,
-    };
-    if !(1..=most).contains(&auto.params()) {
-        return Err(error("action space", actions, format!("1 to {most} {}", head::unit_name(&auto))));
-    }
-    Ok(auto)
 }

@@ -5,7 +5,7 @@ use gleaner::{
     data::{Dtype, Field},
     policy::{
         Layer, NetworkSpec,
-        plan::{Activation, Exploration, Head, Kind, Memory, Operation, Place, Plan, States},
+        plan::{Activation, Exploration, Head, Kind, LogStd, Memory, Operation, Place, Plan, States},
     },
     seed::ActionKey,
     space::Space,
@@ -155,7 +155,9 @@ pub fn categorical() {
     let rows = columns(logits.repeat(TRIES), ROWS * TRIES);
     let masks = masks.repeat(TRIES);
     let got = forward(&mut network, &plan, &rows, Masks::new(&masks), Exploration::Sample).unwrap();
+    let entropies = tensor(&file, "categorical/entropy");
     for row in 0..ROWS {
+        close(got.entropies[row], f64::from(entropies[row]), format_args!("row {row}, entropy"));
         let drawn = || (row..ROWS * TRIES).step_by(ROWS).filter(|i| got.actions[*i] == actions[row] as u32);
         let want = f64::from(log_probs[row]);
         if let Some(i) = drawn().next() {
@@ -173,6 +175,7 @@ pub fn gaussian() {
     let file = SafeTensors::deserialize(&bytes).unwrap();
     let (means, log_std) = (tensor(&file, "gaussian/mean"), tensor(&file, "gaussian/log_std"));
     let (actions, log_probs) = (tensor(&file, "gaussian/action"), tensor(&file, "gaussian/log_prob"));
+    let entropies = tensor(&file, "gaussian/entropy");
     let items: Vec<_> =
         (0..ROWS * 3).map(|i| [actions[i].to_bits(), means[i].to_bits(), log_std[i].to_bits(), 0]).collect();
     let density = map(
@@ -180,13 +183,14 @@ pub fn gaussian() {
          bitcast<f32>(x.z))), 0u, 0u, 0u)",
         &items,
     );
-    let (plan, mut weights) = identity(Head::Gaussian { n: 3 });
+    let (plan, mut weights) = identity(Head::Gaussian { n: 3, log_std: LogStd::Free(0.0) });
     for row in 0..ROWS {
         let sum: f32 = density[row * 3..row * 3 + 3].iter().map(|word| f32::from_bits(word[0])).sum();
         close(sum, f64::from(log_probs[row]), format_args!("row {row}"));
         weights.insert("log_std", [3], &log_std[row * 3..row * 3 + 3]);
         let rows = columns(means[row * 3..row * 3 + 3].into(), 1);
         let got = forward(&mut network(&plan, &weights), &plan, &rows, no_masks(), Exploration::Sample).unwrap();
+        close(got.entropies[0], f64::from(entropies[row]), format_args!("row {row}, entropy"));
         // Moved from the action that was drawn to the golden one.
         let z = |action: f32, k: usize| f64::from(action - means[row * 3 + k]) / f64::from(log_std[row * 3 + k]).exp();
         let moved = (0..3).map(|k| {
@@ -195,5 +199,35 @@ pub fn gaussian() {
         });
         let at_golden = f64::from(got.log_probs[0]) + moved.sum::<f64>();
         close(at_golden as f32, f64::from(log_probs[row]), format_args!("row {row}, kernel"));
+    }
+}
+
+/// Log-prob and action of the numbers that PyTorch drew, which are the means where deviations vanish.
+pub fn tanh_gaussian() {
+    let bytes = file();
+    let file = SafeTensors::deserialize(&bytes).unwrap();
+    let [means, log_std, u, actions, log_probs] = ["mean", "log_std", "pre_tanh", "action", "log_prob"]
+        .map(|name| tensor(&file, &format!("tanh_gaussian/{name}")));
+    let items: Vec<_> = (0..ROWS * 3).map(|i| [u[i].to_bits(), means[i].to_bits(), log_std[i].to_bits(), 0]).collect();
+    let density = map(
+        "vec4<u32>(bitcast<u32>(normal_log_density((f - bitcast<f32>(x.y)) / exp32(bitcast<f32>(x.z)), \
+         bitcast<f32>(x.z)) - 2.0 * (0.6931472 - f - softplus32(-2.0 * f))), 0u, 0u, 0u)",
+        &items,
+    );
+    let head = Head::TanhGaussian { low: vec![-1.0; 3], high: vec![1.0; 3], log_std: LogStd::NETWORK };
+    let (plan, weights) = identity(head);
+    let inputs = u.chunks(3).flat_map(|u| [u[0], u[1], u[2], -20.0, -20.0, -20.0]).collect();
+    let rows = columns(inputs, ROWS);
+    let got = forward(&mut network(&plan, &weights), &plan, &rows, no_masks(), Exploration::Mode).unwrap();
+    for row in 0..ROWS {
+        let sum: f32 = (0..3).map(|k| f32::from_bits(density[row * 3 + k][0])).sum();
+        close(sum, f64::from(log_probs[row]), format_args!("row {row}"));
+        for (got, want) in got.actions[3 * row..][..3].iter().zip(&actions[3 * row..]) {
+            close(f32::from_bits(*got), f64::from(*want), format_args!("row {row}, action"));
+        }
+        // At the mean: the normal density there, less the slope of the squash.
+        let normal = 3.0 * (20.0 - 0.5 * std::f64::consts::TAU.ln());
+        let slopes = u[3 * row..3 * row + 3].iter().map(|u| 2.0 * f64::from(*u).cosh().ln());
+        close(got.log_probs[row], normal + slopes.sum::<f64>(), format_args!("row {row}, kernel"));
     }
 }

@@ -76,13 +76,15 @@ fn floats(from: f32, to: f32) -> Vec<[u32; 4]> {
 
 pub fn functions_equal_their_cpu_twins() {
     type Twin = fn(f32) -> f32;
-    let cases: [(&str, Twin, Vec<[u32; 4]>, f32); 8] = [
+    let cases: [(&str, Twin, Vec<[u32; 4]>, f32); 10] = [
         ("exp32(f)", math::exp, floats(-90.0, 90.0), 1e-6),
         ("exp32(f)", math::exp, floats(-1.0, 1.0), 1e-6),
         ("ln32(f)", math::ln, floats(1e-7, 3.0), 1e-6),
         ("ln32(f)", math::ln, floats(1.0, 1e6), 1e-6),
         ("tanh32(f)", math::tanh, floats(-12.0, 12.0), 1e-6),
         ("tanh32(f)", math::tanh, floats(-0.01, 0.01), 1e-6),
+        ("sigmoid32(f)", math::sigmoid, floats(-80.0, 80.0), 2e-6),
+        ("softplus32(f)", math::softplus, floats(-5.0, 80.0), 2e-5),
         ("sin_cos32(f).x", |x| math::sin_cos(x).0, floats(-10.0, 10.0), 1e-6),
         ("sin_cos32(f).y", |x| math::sin_cos(x).1, floats(-4000.0, 4000.0), 1e-6),
     ];

@@ -5,7 +5,9 @@ use gleaner::{
     policy::{
         Backend, CpuNetwork, Layer, NetworkSpec, Policy,
         gpu::GpuNetwork,
-        plan::{Activation, Convolution, Exploration, Head, Kind, Memory, Network, Operation, Place, Plan, States},
+        plan::{
+            Activation, Convolution, Exploration, Head, Kind, LogStd, Memory, Network, Operation, Place, Plan, States,
+        },
     },
 };
 
@@ -53,7 +55,13 @@ fn image() -> Plan {
         linear(Activation::Identity, (Hidden(1), 0, 42), (Params, 3)),
         linear(Activation::Identity, (Input, 0, 1), (Value, 1)),
     ];
-    Plan { inputs: 145, hidden: vec![60, 42], layers, head: Head::Gaussian { n: 3 }, value: true }
+    Plan {
+        inputs: 145,
+        hidden: vec![60, 42],
+        layers,
+        head: Head::Gaussian { n: 3, log_std: LogStd::Free(0.0) },
+        value: true,
+    }
 }
 
 /// Recurrent layers that fill a workgroup with several rows, in part, and not at all.

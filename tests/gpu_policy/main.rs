@@ -3,6 +3,7 @@
 
 mod faults;
 mod golden;
+mod heads;
 mod kernels;
 mod layers;
 mod network;
@@ -38,6 +39,11 @@ fn main() -> std::process::ExitCode {
         ("golden::recurrent_layers", golden::recurrent_layers),
         ("golden::categorical", golden::categorical),
         ("golden::gaussian", golden::gaussian),
+        ("golden::tanh_gaussian", golden::tanh_gaussian),
+        ("heads::equal_the_cpu", heads::equal_the_cpu),
+        ("heads::processes_equal_the_cpu", heads::processes_equal_the_cpu),
+        ("heads::frequencies_are_the_probabilities", heads::frequencies_are_the_probabilities),
+        ("heads::nan_and_forbidding_masks_equal_the_cpu", heads::nan_and_forbidding_masks_equal_the_cpu),
         ("traffic::the_documented_table_is_true", traffic::the_documented_table_is_true),
         ("faults::l10_hardware_comes_before_software", faults::l10_hardware_comes_before_software),
         ("faults::l6_a_buffer_over_the_limit_is_refused", faults::l6_a_buffer_over_the_limit_is_refused),

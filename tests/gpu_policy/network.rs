@@ -2,7 +2,7 @@
 
 use gleaner::{
     components::Masks,
-    policy::plan::{Activation, Exploration, Head, Network, Plan},
+    policy::plan::{Activation, Exploration, Head, LogStd, Network, Plan},
 };
 
 use crate::reference::{Critic, POISON, Rows, check_row, forward, mlp, network, no_masks, weights};
@@ -10,14 +10,15 @@ use crate::reference::{Critic, POISON, Rows, check_row, forward, mlp, network, n
 /// Those that run fused, then some that are too wide for it.
 fn plans() -> Vec<Plan> {
     let categorical = Head::Categorical { n: 5 };
-    let gaussian = Head::Gaussian { n: 3 };
+    let log_std = LogStd::Free(0.0);
+    let gaussian = Head::Gaussian { n: 3, log_std };
     vec![
         mlp(4, &[64, 64], Activation::Tanh, Head::Categorical { n: 2 }, Critic::Separate),
         mlp(7, &[33], Activation::Relu, categorical.clone(), Critic::Shared),
         mlp(7, &[], Activation::Identity, categorical.clone(), Critic::None),
         mlp(3, &[64, 32], Activation::Tanh, gaussian.clone(), Critic::Shared),
         mlp(17, &[24, 24, 24], Activation::Gelu, gaussian.clone(), Critic::None),
-        mlp(1, &[5], Activation::Silu, Head::Gaussian { n: 1 }, Critic::Separate),
+        mlp(1, &[5], Activation::Silu, Head::Gaussian { n: 1, log_std }, Critic::Separate),
         mlp(7, &[130, 65], Activation::Tanh, categorical, Critic::Separate),
         mlp(350, &[30], Activation::Relu, gaussian, Critic::Shared),
     ]
@@ -64,7 +65,7 @@ pub fn l14_any_number_of_rows() {
 pub fn four_million_rows() {
     // One more than a dispatch of 65,535 groups of 64 reaches: the head has a thread a row.
     let n = 4_194_241;
-    let plan = mlp(1, &[], Activation::Identity, Head::Gaussian { n: 1 }, Critic::None);
+    let plan = mlp(1, &[], Activation::Identity, Head::Gaussian { n: 1, log_std: LogStd::Free(0.0) }, Critic::None);
     let weights = weights(&plan, 2);
     let mut network = network(&plan, &weights);
     let rows = Rows::new(&plan, n, 9);
@@ -150,7 +151,7 @@ pub fn masks_are_obeyed() {
     }
     let nothing = vec![[0_u8; 5]; n];
     let got = forward(&mut network, &plan, &rows, Masks::new(&nothing), Exploration::Sample).unwrap();
-    assert!(got.actions.iter().all(|action| *action == 0) && got.log_probs.iter().all(|x| *x == 0.0));
+    assert!(got.actions.iter().all(|action| *action == 0) && got.log_probs.iter().all(|x| x.is_nan()));
 }
 
 pub fn every_output_is_written() {
@@ -159,7 +160,7 @@ pub fn every_output_is_written() {
         for n in [200, 1, 130] {
             let rows = Rows::new(&plan, n, n as u64);
             let got = forward(&mut network, &plan, &rows, no_masks(), Exploration::Sample).unwrap();
-            let floats = got.params.iter().chain(&got.log_probs).chain(&got.values);
+            let floats = got.params.iter().chain(&got.log_probs).chain(&got.entropies).chain(&got.values);
             let words: Vec<u32> = floats.map(|x| x.to_bits()).chain(got.actions).collect();
             assert!(words.iter().all(|word| *word != POISON));
             assert!(plan.value || got.values.iter().all(|value| *value == 0.0));

@@ -87,6 +87,7 @@ pub struct Got {
     pub params: Vec<f32>,
     pub actions: Vec<u32>,
     pub log_probs: Vec<f32>,
+    pub entropies: Vec<f32>,
     pub values: Vec<f32>,
 }
 
@@ -116,14 +117,16 @@ pub fn forward_with(
     let poison = f32::from_bits(POISON);
     let mut got = Got {
         params: vec![poison; n * plan.head.params()],
-        actions: vec![POISON; n * plan.head.action_words()],
+        actions: vec![POISON; n * plan.head.action_bytes().div_ceil(4)],
         log_probs: vec![poison; n],
+        entropies: vec![poison; n],
         values: vec![poison; n],
     };
     let Rows { inputs, keys, episodes, steps } = rows;
-    let input = Forward { inputs, masks, keys, episodes, steps, exploration, memory };
-    let Got { params, actions, log_probs, values } = &mut got;
-    network.forward(&input, &mut Outcome { params, actions, log_probs, values })?;
+    let input = Forward { inputs, masks, keys, episodes, steps, exploration, frames: 0, memory };
+    let Got { params, actions, log_probs, entropies, values } = &mut got;
+    let actions = bytemuck::cast_slice_mut(actions);
+    network.forward(&input, &mut Outcome { params, actions, log_probs, entropies, values })?;
     Ok(got)
 }
 
@@ -204,7 +207,7 @@ pub fn check_row(
             let unit = sample.then(|| f64::from(unit(block(0)[0])));
             categorical(&params, |a| masks.legal(i, a), unit, got.actions[i] as usize, i)
         }
-        Head::Gaussian { n } => {
+        Head::Gaussian { n, .. } => {
             let log_std = &weights.get("log_std").unwrap().data;
             let mut log_prob = 0.0;
             for k in 0..n {
@@ -216,6 +219,7 @@ pub fn check_row(
             }
             log_prob
         }
+        _ => panic!("heads.rs compares the others"),
     };
     close(got.log_probs[i], log_prob, format_args!("row {i}, log-prob"));
 }

@@ -1,6 +1,6 @@
 //! Networks for the tag environment whose outputs tell which weights made them.
 
-use gleaner::policy::{Backend, HeadSpec, Layer, NetworkSpec, Policy};
+use gleaner::policy::{Backend, HeadSpec, Layer, NetworkSpec, Policy, head::LogStd};
 use gleaner::prelude::{Task, Weights};
 
 use super::Seen;
@@ -9,7 +9,7 @@ use super::Seen;
 const WIDTH: usize = 64;
 
 fn spec() -> NetworkSpec {
-    let head = HeadSpec::Gaussian { log_std: 0.0 };
+    let head = HeadSpec::Gaussian { log_std: LogStd::Free(0.0) };
     NetworkSpec {
         trunk: vec![Layer::Linear(WIDTH)],
         actor: vec![],

@@ -1,13 +1,7 @@
 //! Networks that PyTorch computed: names, layouts and gate orders are its own.
 
 use super::*;
-use crate::{
-    data::{Dtype, Field},
-    policy::{
-        Layer,
-        plan::{Memory, States},
-    },
-};
+use crate::policy::Layer;
 
 /// A network whose trunk is `layers` and whose head is its last linear layer, with PyTorch's weights. The names of a
 /// file's tensors count entries; ours have the list's name before them.

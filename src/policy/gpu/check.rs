@@ -1,8 +1,8 @@
-//! Checks of what a network is built from and called with, so that no mistake reaches wgpu.
+//! Checks of what a network is built from, so that no mistake reaches wgpu.
 
 use crate::{
     error::Error,
-    policy::plan::{Exploration, Forward, Head, Outcome, Place, Plan, States},
+    policy::plan::{Place, Plan, States},
 };
 
 /// Whether places, widths and sizes of a plan fit together.
@@ -22,44 +22,6 @@ pub(super) fn plan(plan: &Plan) -> Result<(), Error> {
         return Err(error("layers".into(), format!("{} layers", plan.layers.len()), "layers that write every output"));
     }
     Ok(())
-}
-
-/// Whether the slices of a call have a row a row.
-pub(super) fn call(plan: &Plan, input: &Forward<'_>, out: &Outcome<'_>) -> Result<(), Error> {
-    let rows = input.keys.len();
-    let slices = [
-        ("inputs", input.inputs.len(), plan.inputs),
-        ("episodes", input.episodes.len(), 1),
-        ("steps", input.steps.len(), 1),
-        ("params", out.params.len(), plan.head.params()),
-        ("actions", out.actions.len(), plan.head.action_words()),
-        ("log_probs", out.log_probs.len(), 1),
-        ("values", out.values.len(), 1),
-    ];
-    for (name, have, width) in slices {
-        if have != rows * width {
-            let problem = format!("{name} has {have} elements; legal: {rows} rows of {width}");
-            return Err(Error::State { call: "forward", problem });
-        }
-    }
-    match &input.memory {
-        Some(memory) if memory.places.len() != rows || memory.fresh.len() != rows => {
-            let problem =
-                format!("memory has {} places and {} flags; legal: {rows}", memory.places.len(), memory.fresh.len());
-            return Err(Error::State { call: "forward", problem });
-        }
-        None if plan.state() > 0 => {
-            let problem = "no memory; legal: the states of a recurrent network".into();
-            return Err(Error::State { call: "forward", problem });
-        }
-        _ => {}
-    }
-    let legal = match (&plan.head, input.exploration) {
-        (_, Exploration::Sample | Exploration::Mode) | (Head::Gaussian { .. }, Exploration::Mean) => return Ok(()),
-        (Head::Categorical { .. }, _) => "sample, mode",
-        (Head::Gaussian { .. }, _) => "sample, mode, mean",
-    };
-    Err(Error::config("exploration", format!("{:?}", input.exploration), legal))
 }
 
 /// Whether states have the width of the network's.

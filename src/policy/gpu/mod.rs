@@ -14,6 +14,7 @@
 
 mod check;
 mod fused;
+mod head;
 mod memory;
 mod pack;
 mod params;
@@ -33,7 +34,10 @@ use self::{
     stage::Stage,
     weights::DeviceWeights,
 };
-use super::plan::{Forward, Head, Network, Outcome, Plan, States};
+use super::{
+    call,
+    plan::{Forward, Network, Outcome, Plan, States},
+};
 use crate::{
     components::Weights,
     error::Error,
@@ -52,6 +56,8 @@ pub struct GpuNetwork {
     head: Kernel,
     weights: DeviceWeights,
     states: DeviceStates,
+    /// The tensor `log_std`, if there is one.
+    log_std: Vec<f32>,
     rows: Option<RowBuffers>,
     packed: Packed,
     /// The uniforms that the device holds: they differ from the last ones' only if the number of rows does.
@@ -72,16 +78,24 @@ impl GpuNetwork {
             Some(fused) => vec![Stage::fused(&gpu, fused)?],
             None => Stage::all(&gpu, &plan)?,
         };
-        let head = match plan.head {
-            Head::Categorical { .. } => "categorical",
-            Head::Gaussian { .. } => "gaussian",
-        };
-        let head = Kernel::new(&gpu, head, &[])?;
+        let head = head::kernel(&gpu, &plan.head)?;
         let weights = DeviceWeights::new(&gpu, &plan, fused.is_some())?;
         let states = DeviceStates::new(&gpu, plan.state())?;
-        let (packed, upload, readback) = (Packed::default(), Upload::default(), Readback::default());
-        let (rows, uniforms) = (None, Vec::new());
-        Ok(Self { gpu, plan, fused, stages, head, weights, states, rows, packed, uniforms, upload, readback })
+        Ok(Self {
+            gpu,
+            plan,
+            fused,
+            stages,
+            head,
+            weights,
+            states,
+            log_std: Vec::new(),
+            rows: None,
+            packed: Packed::default(),
+            uniforms: Vec::new(),
+            upload: Upload::default(),
+            readback: Readback::default(),
+        })
     }
 
     /// The device it runs on.
@@ -144,12 +158,14 @@ impl Network for GpuNetwork {
     fn load(&mut self, weights: &Weights) -> Result<(), Error> {
         self.gpu.check()?;
         weights.check(&self.plan.tensors())?;
-        self.weights.load(&self.gpu, (&self.plan, self.fused.as_ref()), weights)
+        self.weights.load(&self.gpu, (&self.plan, self.fused.as_ref()), weights)?;
+        self.log_std = weights.get("log_std").map_or(Vec::new(), |tensor| tensor.data.clone());
+        Ok(())
     }
 
     fn forward(&mut self, input: &Forward<'_>, out: &mut Outcome<'_>) -> Result<(), Error> {
         self.gpu.check()?;
-        check::call(&self.plan, input, out)?;
+        call::check(&self.plan, input, out)?;
         if !self.weights.loaded() {
             return Err(Error::State { call: "forward", problem: "no weights; call load first".into() });
         }
@@ -158,18 +174,20 @@ impl Network for GpuNetwork {
             return Ok(());
         }
         self.reserve(rows, input.memory.map_or(0, |memory| memory.needed()))?;
-        self.packed.pack(&self.plan, &self.stages, input, uniform_stride(&self.gpu) as usize);
+        self.packed.pack((&self.plan, &self.stages), &self.log_std, input, uniform_stride(&self.gpu) as usize);
         let Some(buffers) = &self.rows else { return Ok(()) };
-        let Packed { uniforms, draws, masks, memory } = &self.packed;
+        let Packed { uniforms, draws, masks, memory, words } = &self.packed;
         let held = std::mem::take(&mut self.uniforms);
         let uniforms = if held == *uniforms { &[][..] } else { uniforms };
-        let parts: [&[u8]; 5] = [uniforms, cast_slice(input.inputs), cast_slice(draws), masks, cast_slice(memory)];
-        let devices = [&buffers.uniforms, &buffers.inputs, &buffers.draws, &buffers.masks, &buffers.memory];
-        let sent: [_; 5] = std::array::from_fn(|i| (parts[i].len() as u64, devices[i]));
+        let parts: [&[u8]; 6] =
+            [uniforms, cast_slice(input.inputs), cast_slice(draws), masks, cast_slice(memory), cast_slice(words)];
+        let devices =
+            [&buffers.uniforms, &buffers.inputs, &buffers.draws, &buffers.masks, &buffers.memory, &buffers.words];
+        let sent: [_; 6] = std::array::from_fn(|i| (parts[i].len() as u64, devices[i]));
         let words = |len: usize| len as u64 * 4;
         let brought = [
             (words(out.params.len()), &buffers.params),
-            (words(out.actions.len()), &buffers.actions),
+            (words(rows * head::action_words(&self.plan.head)), &buffers.actions),
             (words(out.log_probs.len()), &buffers.log_probs),
             (words(if self.plan.value { rows } else { 0 }), &buffers.value),
         ];
@@ -181,19 +199,17 @@ impl Network for GpuNetwork {
         self.uniforms.clone_from(&self.packed.uniforms);
         out.values.fill(0.0);
         self.readback.read(|bytes| {
-            let targets: [&mut [u8]; 4] = [
-                cast_slice_mut(out.params),
-                cast_slice_mut(out.actions),
-                cast_slice_mut(out.log_probs),
-                cast_slice_mut(out.values),
-            ];
+            let targets: [&mut [u8]; 4] =
+                [cast_slice_mut(out.params), out.actions, cast_slice_mut(out.log_probs), cast_slice_mut(out.values)];
             let mut at = 0;
             for (target, (size, _)) in targets.into_iter().zip(brought) {
                 let size = size as usize;
-                target[..size].copy_from_slice(&bytes[at..at + size]);
+                copy_rows(rows, &bytes[at..at + size], target);
                 at += size;
             }
-        })
+        })?;
+        self.plan.head.entropies(&self.log_std, input, out);
+        Ok(())
     }
 
     fn push_states(&mut self, states: &States) -> Result<(), Error> {
@@ -207,5 +223,16 @@ impl Network for GpuNetwork {
         self.gpu.check()?;
         check::states(&self.plan, states)?;
         self.states.pull(&self.gpu, states)
+    }
+}
+
+/// Copies rows that may be padded to whole words; nothing if nothing came.
+fn copy_rows(rows: usize, from: &[u8], to: &mut [u8]) {
+    let (stride, width) = (from.len() / rows, to.len() / rows);
+    if stride == width {
+        return to.copy_from_slice(from);
+    }
+    for (to, from) in to.chunks_exact_mut(width).zip(from.chunks_exact(stride.max(1))) {
+        to.copy_from_slice(&from[..width]);
     }
 }

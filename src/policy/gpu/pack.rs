@@ -3,11 +3,10 @@
 use bytemuck::bytes_of;
 
 use super::{
-    params::{CategoricalParams, GaussianParams},
-    rows::mask_words,
+    head::{self, mask_words},
     stage::Stage,
 };
-use crate::policy::plan::{Exploration, Forward, Head, Plan};
+use crate::policy::plan::{Forward, Head, Plan};
 
 /// Scratch memory; grows to what was needed and stays.
 #[derive(Default)]
@@ -18,12 +17,15 @@ pub(super) struct Packed {
     pub(super) draws: Vec<[u32; 4]>,
     /// A byte an action, rows padded to whole words; empty if every action is legal.
     pub(super) masks: Vec<u8>,
-    /// Slot of a row, and whether its episode begins; empty for a network without memory.
+    /// Place of a row's state, and whether its episode begins; empty for a network without memory.
     pub(super) memory: Vec<[u32; 2]>,
+    /// What the head reads besides.
+    pub(super) words: Vec<u32>,
 }
 
 impl Packed {
-    pub(super) fn pack(&mut self, plan: &Plan, stages: &[Stage], input: &Forward<'_>, stride: usize) {
+    /// `free` is the tensor `log_std`, if there is one.
+    pub(super) fn pack(&mut self, (plan, stages): (&Plan, &[Stage]), free: &[f32], input: &Forward<'_>, stride: usize) {
         let rows = input.keys.len();
         self.draws.clear();
         let counters = input.episodes.iter().zip(input.steps);
@@ -38,13 +40,13 @@ impl Packed {
             let rows = memory.places.iter().zip(memory.fresh);
             self.memory.extend(rows.map(|(place, fresh)| [*place, u32::from(*fresh)]));
         }
-        self.pack_uniforms((plan, stages), input.exploration, rows as u32, stride);
+        head::words(&plan.head, free, input, &mut self.words);
+        self.pack_uniforms(&plan.head, stages, input, stride);
     }
 
     fn pack_masks(&mut self, head: &Head, input: &Forward<'_>, rows: usize) {
         self.masks.clear();
-        let Head::Categorical { n } = *head else { return };
-        let width = input.masks.width().min(n);
+        let width = input.masks.width().min(head.mask());
         if width == 0 {
             return;
         }
@@ -56,7 +58,8 @@ impl Packed {
         }
     }
 
-    fn pack_uniforms(&mut self, (plan, stages): (&Plan, &[Stage]), exploration: Exploration, rows: u32, stride: usize) {
+    fn pack_uniforms(&mut self, head: &Head, stages: &[Stage], input: &Forward<'_>, stride: usize) {
+        let rows = input.keys.len() as u32;
         self.uniforms.clear();
         self.uniforms.resize(stride * (stages.len() + 1), 0);
         let mut blocks = self.uniforms.chunks_exact_mut(stride);
@@ -70,13 +73,6 @@ impl Packed {
             uniform[..4].copy_from_slice(bytes_of(&rows));
             put(&uniform);
         }
-        let exploration = exploration as u32;
-        match plan.head {
-            Head::Categorical { n } => {
-                let mask_words = if self.masks.is_empty() { 0 } else { mask_words(&plan.head) as u32 };
-                put(bytes_of(&CategoricalParams { rows, actions: n as u32, exploration, mask_words }));
-            }
-            Head::Gaussian { n } => put(bytes_of(&GaussianParams { rows, actions: n as u32, exploration, padding: 0 })),
-        }
+        head::uniform(head, input, !self.masks.is_empty(), put);
     }
 }

@@ -125,7 +125,54 @@ pub(super) struct GaussianParams {
     pub(super) rows: u32,
     pub(super) actions: u32,
     pub(super) exploration: u32,
-    pub(super) padding: u32,
+}
+
+/// Uniform of `shaders/multi_discrete.wgsl`.
+#[derive(Clone, Copy, Debug, Pod, Zeroable)]
+#[repr(C)]
+pub(super) struct MultiDiscreteParams {
+    pub(super) rows: u32,
+    pub(super) elements: u32,
+    pub(super) width: u32,
+    pub(super) exploration: u32,
+    pub(super) mask_words: u32,
+}
+
+/// Uniform of `shaders/multi_binary.wgsl`.
+#[derive(Clone, Copy, Debug, Pod, Zeroable)]
+#[repr(C)]
+pub(super) struct MultiBinaryParams {
+    pub(super) rows: u32,
+    pub(super) bits: u32,
+    pub(super) exploration: u32,
+}
+
+/// Uniform of `shaders/tanh_gaussian.wgsl`.
+#[derive(Clone, Copy, Debug, Pod, Zeroable)]
+#[repr(C)]
+pub(super) struct TanhGaussianParams {
+    pub(super) rows: u32,
+    pub(super) actions: u32,
+    pub(super) exploration: u32,
+}
+
+/// Uniform of `shaders/deterministic.wgsl`.
+#[derive(Clone, Copy, Debug, Pod, Zeroable)]
+#[repr(C)]
+pub(super) struct DeterministicParams {
+    pub(super) rows: u32,
+    pub(super) actions: u32,
+}
+
+/// Uniform of `shaders/q.wgsl`.
+#[derive(Clone, Copy, Debug, Pod, Zeroable)]
+#[repr(C)]
+pub(super) struct QParams {
+    pub(super) rows: u32,
+    pub(super) actions: u32,
+    pub(super) exploration: u32,
+    pub(super) mask_words: u32,
+    pub(super) epsilon: f32,
 }
 
 /// Memory layout of a uniform's mirror, for the test that compares it with the shader.
@@ -169,6 +216,11 @@ pub fn layouts() -> Vec<Layout> {
         layout!("fused", FusedParams { rows, layers, inputs, params, params_width, value, value_width }),
         layout!("fused", FusedLayer { start, to_, inputs, tiles, first, activated, padding }),
         layout!("categorical", CategoricalParams { rows, actions, exploration, mask_words }),
-        layout!("gaussian", GaussianParams { rows, actions, exploration, padding }),
+        layout!("multi_discrete", MultiDiscreteParams { rows, elements, width, exploration, mask_words }),
+        layout!("multi_binary", MultiBinaryParams { rows, bits, exploration }),
+        layout!("gaussian", GaussianParams { rows, actions, exploration }),
+        layout!("tanh_gaussian", TanhGaussianParams { rows, actions, exploration }),
+        layout!("deterministic", DeterministicParams { rows, actions }),
+        layout!("q", QParams { rows, actions, exploration, mask_words, epsilon }),
     ]
 }

@@ -1,6 +1,7 @@
 //! What a network keeps for its rows in device memory: inputs, intermediate matrices, outputs, and their bindings.
 
 use super::{
+    head::{self, Binding, action_words, mask_words},
     memory::DeviceStates,
     params::PARAMS_SIZE,
     stage::{Bound, Stage},
@@ -9,7 +10,7 @@ use super::{
 use crate::{
     error::Error,
     gpu::{Gpu, Kernel},
-    policy::plan::{Head, Place, Plan},
+    policy::plan::{Place, Plan},
 };
 
 pub(super) struct RowBuffers {
@@ -20,6 +21,8 @@ pub(super) struct RowBuffers {
     pub(super) draws: wgpu::Buffer,
     pub(super) masks: wgpu::Buffer,
     pub(super) memory: wgpu::Buffer,
+    /// What the head reads besides.
+    pub(super) words: wgpu::Buffer,
     hidden: Vec<wgpu::Buffer>,
     pub(super) params: wgpu::Buffer,
     pub(super) actions: wgpu::Buffer,
@@ -32,14 +35,6 @@ pub(super) struct RowBuffers {
 /// Bytes from one uniform to the next.
 pub(super) fn uniform_stride(gpu: &Gpu) -> u64 {
     PARAMS_SIZE.next_multiple_of(u64::from(gpu.limits().min_uniform_buffer_offset_alignment.max(1)))
-}
-
-/// Words of one row's mask; 0 for a head that has no discrete action.
-pub(super) fn mask_words(head: &Head) -> usize {
-    match head {
-        Head::Categorical { n } => n.div_ceil(4),
-        Head::Gaussian { .. } => 0,
-    }
 }
 
 impl RowBuffers {
@@ -61,9 +56,14 @@ impl RowBuffers {
             draws: storage("draws", 4)?,
             masks: storage("masks", mask_words(&plan.head))?,
             memory: storage("memory", if plan.state() > 0 { 2 } else { 0 })?,
+            words: gpu.buffer(
+                "head",
+                head::most_words(&plan.head, capacity) as u64 * 4,
+                wgpu::BufferUsages::STORAGE | wgpu::BufferUsages::COPY_DST,
+            )?,
             hidden,
             params: storage("params", plan.head.params())?,
-            actions: storage("actions", plan.head.action_words())?,
+            actions: storage("actions", action_words(&plan.head))?,
             log_probs: storage("log-probs", 1)?,
             value: storage("values", usize::from(plan.value))?,
             bindings: Vec::new(),
@@ -99,13 +99,17 @@ impl RowBuffers {
             let buffers = std::iter::once(Ok(uniform(i))).chain(stage.buffers.iter().map(bound));
             bindings.push(stage.kernel.bind(gpu, &buffers.collect::<Result<Vec<_>, Error>>()?)?);
         }
-        let third = match plan.head {
-            Head::Categorical { .. } => whole(&self.masks),
-            Head::Gaussian { .. } => weights.binding("log_std")?,
+        let buffer = |binding: &Binding| match binding {
+            Binding::Params => whole(&self.params),
+            Binding::Draws => whole(&self.draws),
+            Binding::Masks => whole(&self.masks),
+            Binding::Words => whole(&self.words),
+            Binding::Actions => whole(&self.actions),
+            Binding::LogProbs => whole(&self.log_probs),
         };
-        let (params, draws) = (whole(&self.params), whole(&self.draws));
-        let (actions, log_probs) = (whole(&self.actions), whole(&self.log_probs));
-        bindings.push(head.bind(gpu, &[uniform(stages.len()), params, draws, third, actions, log_probs])?);
+        let uniform = std::iter::once(uniform(stages.len()));
+        let buffers: Vec<_> = uniform.chain(head::bindings(&plan.head).iter().map(buffer)).collect();
+        bindings.push(head.bind(gpu, &buffers)?);
         self.bindings = bindings;
         Ok(())
     }

@@ -1,77 +1,230 @@
-//! Heads: from the last layer's parameters to actions and log-probabilities.
+//! Heads: from the last layer's parameters to actions and log-probabilities. A new one is a file here, its twin in
+//! `shaders/`, and its lines in the tables below.
+//!
+//! Element `i` of an action draws word `i % 2` of block `i / 2` of its frame, see
+//! [`Network`](super::plan::Network).
 
 pub mod categorical;
+pub mod deterministic;
 pub mod gaussian;
+mod lanes;
+pub mod multi_binary;
+pub mod multi_discrete;
+pub mod q;
+mod spec;
+pub mod tanh_gaussian;
 
 use pulp::Arch;
 
-use super::plan::{Forward, Head, Outcome};
-use crate::seed::DRAWS_PER_FRAME;
+pub use self::{deterministic::Noise, gaussian::LogStd, q::Annealed, spec::HeadSpec};
+use self::{
+    gaussian::{Gaussian, Unbounded},
+    lanes::{All, LANES},
+};
+use super::plan::{Exploration, Forward, Outcome};
+use crate::{components::TensorSpec, error::Error, seed::DRAWS_PER_FRAME};
 
-/// Most elements of a Gaussian's action: a draw gives two normal numbers, and a frame has [`DRAWS_PER_FRAME`].
-pub const MAX_GAUSSIAN: usize = 2 * DRAWS_PER_FRAME as usize;
+/// Most elements of an action: a draw gives two words, and a frame has [`DRAWS_PER_FRAME`].
+pub const MAX_ELEMENTS: usize = 2 * DRAWS_PER_FRAME as usize;
 
-/// Rows that a head computes side by side.
-pub(super) const LANES: usize = 8;
+/// What turns parameters into an action.
+#[derive(Clone, Debug, PartialEq)]
+pub enum Head {
+    /// `n` logits; the action is an `i32` index.
+    Categorical {
+        /// Number of actions.
+        n: usize,
+    },
+    /// Logits of each element side by side, as masks are; the action is an `[i32; n.len()]` of indices.
+    MultiDiscrete {
+        /// Number of values of each element.
+        n: Vec<usize>,
+    },
+    /// `n` logits of being 1; the action is a `[u8; n]` of bits.
+    MultiBinary {
+        /// Number of bits.
+        n: usize,
+    },
+    /// `n` means, and logarithms of standard deviations; the action is an `[f32; n]`.
+    Gaussian {
+        /// Number of action elements.
+        n: usize,
+        /// Where the deviations come from.
+        log_std: LogStd,
+    },
+    /// The same, squashed to a box.
+    TanhGaussian {
+        /// Lower bounds, finite.
+        low: Vec<f32>,
+        /// Upper bounds, finite and above `low`.
+        high: Vec<f32>,
+        /// Where the deviations come from.
+        log_std: LogStd,
+    },
+    /// The action itself, an `[f32; n]`, to which noise is added. Its log-probability and entropy are 0.
+    Deterministic {
+        /// Number of action elements.
+        n: usize,
+        /// What is added.
+        noise: Noise,
+    },
+    /// `n` action values; the action is an `i32` index: the greatest one's, or with probability epsilon any legal one.
+    Q {
+        /// Number of actions.
+        n: usize,
+        /// Epsilon.
+        epsilon: Annealed,
+    },
+}
+
+impl Head {
+    /// Its name: that of its file and of its shader.
+    pub fn name(&self) -> &'static str {
+        match self {
+            Self::Categorical { .. } => "categorical",
+            Self::MultiDiscrete { .. } => "multi_discrete",
+            Self::MultiBinary { .. } => "multi_binary",
+            Self::Gaussian { .. } => "gaussian",
+            Self::TanhGaussian { .. } => "tanh_gaussian",
+            Self::Deterministic { .. } => "deterministic",
+            Self::Q { .. } => "q",
+        }
+    }
+
+    /// Elements of an action.
+    pub fn elements(&self) -> usize {
+        match self {
+            Self::Categorical { .. } | Self::Q { .. } => 1,
+            Self::MultiDiscrete { n } => n.len(),
+            Self::MultiBinary { n } | Self::Gaussian { n, .. } | Self::Deterministic { n, .. } => *n,
+            Self::TanhGaussian { low, .. } => low.len(),
+        }
+    }
+
+    /// Bytes of one action.
+    pub fn action_bytes(&self) -> usize {
+        if let Self::MultiBinary { n } = self { *n } else { 4 * self.elements() }
+    }
+
+    /// Floats of one row's parameters: what the last linear layer gives.
+    pub fn params(&self) -> usize {
+        match self {
+            Self::Categorical { n } | Self::Q { n, .. } => *n,
+            Self::MultiDiscrete { n } => n.iter().sum(),
+            Self::MultiBinary { n } | Self::Deterministic { n, .. } => *n,
+            Self::Gaussian { log_std, .. } | Self::TanhGaussian { log_std, .. } => log_std.params(self.elements()),
+        }
+    }
+
+    /// Bytes of a row's mask; 0 if it takes none.
+    pub fn mask(&self) -> usize {
+        match self {
+            Self::Categorical { .. } | Self::MultiDiscrete { .. } | Self::Q { .. } => self.params(),
+            _ => 0,
+        }
+    }
+
+    /// Where its logarithms of standard deviations come from, if it has any.
+    pub fn log_std(&self) -> Option<LogStd> {
+        match self {
+            Self::Gaussian { log_std, .. } | Self::TanhGaussian { log_std, .. } => Some(*log_std),
+            _ => None,
+        }
+    }
+
+    /// Columns of a row's state: its noise, if that goes on from step to step. They come before those of the layers.
+    pub fn state(&self) -> usize {
+        match self {
+            Self::Deterministic { n, noise: Noise::OrnsteinUhlenbeck { .. } } => *n,
+            _ => 0,
+        }
+    }
+
+    /// The tensor that it has of its own.
+    pub fn tensor(&self) -> Option<TensorSpec> {
+        let free = matches!(self.log_std(), Some(LogStd::Free(_)));
+        free.then(|| TensorSpec { name: "log_std".into(), shape: vec![self.elements()] })
+    }
+
+    /// Whether actions can be chosen in this way. Errors: [`Error::Config`] for [`Exploration::Mean`] where there is none
+    /// or none in closed form.
+    pub fn check(&self, exploration: Exploration) -> Result<(), Error> {
+        let reason = match self {
+            _ if exploration != Exploration::Mean => return Ok(()),
+            Self::Gaussian { .. } | Self::Deterministic { .. } => return Ok(()),
+            Self::TanhGaussian { .. } => "a squashed Gaussian's mean has no closed form",
+            _ => "discrete actions have no mean",
+        };
+        Err(Error::config("exploration", "Mean", format!("Sample, Mode or Random: {reason}")))
+    }
+
+    /// Writes the entropy in nats of each row's distribution. A squashed Gaussian's has no closed form: there it is the
+    /// negative log-probability of the action taken, of which the entropy is the mean.
+    pub(super) fn entropies(&self, free: &[f32], input: &Forward<'_>, out: &mut Outcome<'_>) {
+        let width = self.params();
+        let rows = out.params.chunks_exact(width.max(1)).zip(&*out.log_probs).enumerate();
+        for (entropy, (row, (params, log_prob))) in out.entropies.iter_mut().zip(rows) {
+            let mask = input.masks.row(row);
+            *entropy = match self {
+                Self::Categorical { .. } => categorical::entropy(params, mask),
+                Self::MultiDiscrete { n } => multi_discrete::entropy(n, params, mask),
+                Self::MultiBinary { .. } => multi_binary::entropy(params),
+                Self::Gaussian { n, log_std } => gaussian::entropy((0..*n).map(|i| log_std.of(free, params, *n, i))),
+                Self::TanhGaussian { .. } => -log_prob,
+                Self::Deterministic { .. } => 0.0,
+                Self::Q { epsilon, .. } => q::entropy(params, mask, epsilon.at(input.frames)),
+            };
+        }
+    }
+}
 
 /// Memory that a head needs between calls.
 #[derive(Clone, Debug)]
 pub(super) struct Scratch {
     /// Weights of the distribution of [`LANES`] rows.
     lanes: Vec<[f32; LANES]>,
+    /// Noise of a row.
+    noise: Vec<f32>,
 }
 
 impl Scratch {
     pub(super) fn new(head: &Head) -> Self {
-        let lanes = match head {
-            Head::Categorical { n } => *n,
-            Head::Gaussian { .. } => 0,
+        let (lanes, noise) = match head {
+            Head::Categorical { n } => (*n, 0),
+            Head::MultiDiscrete { n } => (n.iter().copied().max().unwrap_or(0), 0),
+            Head::Deterministic { n, .. } => (0, *n),
+            _ => (0, 0),
         };
-        Self { lanes: vec![[0.0; LANES]; lanes] }
+        Self { lanes: vec![[0.0; LANES]; lanes], noise: vec![0.0; noise] }
     }
 }
 
-/// What a head's parameters stand for.
-pub(super) fn unit_name(head: &Head) -> &'static str {
-    match head {
-        Head::Categorical { .. } => "actions",
-        Head::Gaussian { .. } => "elements",
-    }
-}
-
-/// Writes actions and log-probabilities of all rows from `out.params`.
+/// Writes actions and log-probabilities of all rows from `out.params`; `free` is the tensor `log_std`, if there is one.
 pub(super) fn act(
     arch: Arch,
     head: &Head,
-    log_std: &[f32],
+    free: &[f32],
     input: &Forward<'_>,
     out: &mut Outcome<'_>,
     scratch: &mut Scratch,
 ) {
-    match *head {
-        Head::Categorical { n } => arch.dispatch(categorical::Act { n, input, out, weights: &mut scratch.lanes }),
-        Head::Gaussian { n } => arch.dispatch(gaussian::Act { n, log_std, input, out }),
+    let weights = &mut scratch.lanes;
+    match head {
+        Head::Categorical { n } => {
+            arch.dispatch(All { head: categorical::Categorical { n: *n, weights }, input, out });
+        }
+        Head::MultiDiscrete { n } => {
+            arch.dispatch(All { head: multi_discrete::MultiDiscrete { n, weights }, input, out });
+        }
+        Head::MultiBinary { n } => arch.dispatch(All { head: multi_binary::MultiBinary { n: *n }, input, out }),
+        Head::Gaussian { n, log_std } => {
+            arch.dispatch(All { head: Gaussian { n: *n, log_std: *log_std, free, squash: Unbounded }, input, out });
+        }
+        Head::TanhGaussian { low, high, log_std } => {
+            let squash = tanh_gaussian::Bounds { low, high };
+            arch.dispatch(All { head: Gaussian { n: low.len(), log_std: *log_std, free, squash }, input, out });
+        }
+        Head::Deterministic { n, noise } => deterministic::act(*n, *noise, input, out, &mut scratch.noise),
+        Head::Q { n, epsilon } => q::act(*n, *epsilon, input, out),
     }
-}
-
-/// Runs of [`LANES`] rows. The last row of all stands in for those that are missing to the last run: one code path.
-#[inline(always)]
-fn lanes(first: usize, rows: usize) -> [usize; LANES] {
-    let mut lanes = [0; LANES];
-    for (lane, row) in lanes.iter_mut().enumerate() {
-        *row = (first + lane).min(rows - 1);
-    }
-    lanes
-}
-
-/// Block `draw` of the coming frame of each row.
-#[inline(always)]
-pub(super) fn draw(rows: &[usize; LANES], input: &Forward<'_>, draw: u32) -> [[u32; LANES]; 2] {
-    let (mut key, mut counter) = ([[0; LANES]; 2], [[0; LANES]; 2]);
-    for (lane, row) in rows.iter().enumerate() {
-        [key[0][lane], key[1][lane]] = input.keys[*row].0;
-        counter[0][lane] = input.steps[*row].0.wrapping_mul(DRAWS_PER_FRAME).wrapping_add(draw);
-        counter[1][lane] = input.episodes[*row].0;
-    }
-    crate::seed::threefry_lanes(key, counter)
 }

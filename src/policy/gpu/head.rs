@@ -1,0 +1,117 @@
+//! What the kernels of heads are built from and read beside parameters, draws and masks.
+
+use bytemuck::{Pod, bytes_of};
+
+use super::params::{
+    CategoricalParams, DeterministicParams, GaussianParams, MultiBinaryParams, MultiDiscreteParams, QParams,
+    TanhGaussianParams,
+};
+use crate::{
+    error::Error,
+    gpu::{Gpu, Kernel},
+    policy::{
+        head::tanh_gaussian::log_scale,
+        plan::{Forward, Head, LogStd},
+    },
+};
+
+/// What a head's kernel binds behind its uniform, in this order.
+#[derive(Clone, Copy)]
+pub(super) enum Binding {
+    Params,
+    Draws,
+    Masks,
+    /// See [`words`].
+    Words,
+    Actions,
+    LogProbs,
+}
+
+pub(super) fn bindings(head: &Head) -> &'static [Binding] {
+    use Binding::{Actions, Draws, LogProbs, Masks, Params, Words};
+    match head {
+        Head::Categorical { .. } | Head::Q { .. } => &[Params, Draws, Masks, Actions, LogProbs],
+        Head::MultiDiscrete { .. } => &[Params, Draws, Masks, Words, Actions, LogProbs],
+        Head::MultiBinary { .. } => &[Params, Draws, Actions, LogProbs],
+        Head::Gaussian { .. } | Head::TanhGaussian { .. } => &[Params, Draws, Words, Actions, LogProbs],
+        Head::Deterministic { .. } => &[Params, Words, Actions, LogProbs],
+    }
+}
+
+pub(super) fn kernel(gpu: &Gpu, head: &Head) -> Result<Kernel, Error> {
+    match head.log_std() {
+        Some(LogStd::Network { min, max }) => {
+            let constants = [("network", 1.0), ("log_std_min", f64::from(min)), ("log_std_max", f64::from(max))];
+            Kernel::new(gpu, head.name(), &constants)
+        }
+        _ => Kernel::new(gpu, head.name(), &[]),
+    }
+}
+
+/// Words of one row's action: bits are bytes, padded to whole words.
+pub(super) fn action_words(head: &Head) -> usize {
+    head.action_bytes().div_ceil(4)
+}
+
+/// Words of one row's mask, a byte an action, padded to whole words.
+pub(super) fn mask_words(head: &Head) -> usize {
+    head.mask().div_ceil(4)
+}
+
+/// Most words that [`words`] gives for `rows` rows.
+pub(super) fn most_words(head: &Head, rows: usize) -> usize {
+    match head {
+        Head::MultiDiscrete { n } => n.len(),
+        Head::Gaussian { n, .. } => *n,
+        Head::TanhGaussian { low, .. } => 4 * low.len(),
+        Head::Deterministic { n, .. } => rows.saturating_mul(*n),
+        Head::Categorical { .. } | Head::MultiBinary { .. } | Head::Q { .. } => 0,
+    }
+}
+
+/// What the kernel reads beside the network's outputs: counts of values, free deviations, bounds, and noise. That is
+/// made here, as on the CPU: no output of the network is in it, and so processes advance in one place.
+pub(super) fn words(head: &Head, free: &[f32], input: &Forward<'_>, words: &mut Vec<u32>) {
+    words.clear();
+    match head {
+        Head::MultiDiscrete { n } => words.extend(n.iter().map(|n| *n as u32)),
+        Head::Gaussian { .. } => words.extend(free.iter().map(|x| x.to_bits())),
+        Head::TanhGaussian { low, high, .. } => {
+            for (i, (low, high)) in low.iter().zip(high).enumerate() {
+                let free = free.get(i).copied().unwrap_or(0.0);
+                words.extend([*low, *high, log_scale(*low, *high), free].map(f32::to_bits));
+            }
+        }
+        Head::Deterministic { n, noise } => {
+            words.resize(input.keys.len() * n, 0);
+            let rows = bytemuck::cast_slice_mut(words).chunks_exact_mut(*n).enumerate();
+            rows.for_each(|(row, to)| noise.fill(input, row, to));
+        }
+        Head::Categorical { .. } | Head::MultiBinary { .. } | Head::Q { .. } => {}
+    }
+}
+
+/// Hands the bytes of the kernel's uniform to `put`.
+pub(super) fn uniform(head: &Head, input: &Forward<'_>, masked: bool, put: impl FnOnce(&[u8])) {
+    fn send<P: Pod>(params: P, put: impl FnOnce(&[u8])) {
+        put(bytes_of(&params));
+    }
+    let (rows, exploration) = (input.keys.len() as u32, input.exploration as u32);
+    let mask_words = if masked { mask_words(head) as u32 } else { 0 };
+    let actions = head.elements() as u32;
+    let width = head.params() as u32;
+    match head {
+        Head::Categorical { .. } => send(CategoricalParams { rows, actions: width, exploration, mask_words }, put),
+        Head::MultiDiscrete { .. } => {
+            send(MultiDiscreteParams { rows, elements: actions, width, exploration, mask_words }, put);
+        }
+        Head::MultiBinary { .. } => send(MultiBinaryParams { rows, bits: actions, exploration }, put),
+        Head::Gaussian { .. } => send(GaussianParams { rows, actions, exploration }, put),
+        Head::TanhGaussian { .. } => send(TanhGaussianParams { rows, actions, exploration }, put),
+        Head::Deterministic { .. } => send(DeterministicParams { rows, actions }, put),
+        Head::Q { epsilon, .. } => {
+            let epsilon = epsilon.at(input.frames);
+            send(QParams { rows, actions: width, exploration, mask_words, epsilon }, put);
+        }
+    }
+}
