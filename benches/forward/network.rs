@@ -28,7 +28,7 @@ pub struct Acting {
     episodes: Vec<Episode>,
     steps: Vec<EpisodeStep>,
     params: Vec<f32>,
-    actions: Vec<u32>,
+    actions: Vec<u8>,
     floats: [Vec<f32>; 2],
 }
 
@@ -45,7 +45,7 @@ impl Acting {
             episodes: vec![Episode(0); rows],
             steps: vec![EpisodeStep(0); rows],
             params: vec![0.0; rows * params],
-            actions: vec![0; rows],
+            actions: vec![0; rows * 4],
             floats: [vec![0.0; rows], vec![0.0; rows]],
         })
     }
@@ -61,9 +61,11 @@ impl Acting {
             episodes: &self.episodes,
             steps: &self.steps,
             exploration: Exploration::Sample,
+            frames: 0,
             memory: None,
         };
-        let mut out = Outcome { params: &mut self.params, actions: &mut self.actions, log_probs, values };
+        let (params, actions) = (&mut self.params[..], &mut self.actions[..]);
+        let mut out = Outcome { params, actions, log_probs, entropies: &mut [], values };
         self.network.forward(&input, &mut out).expect("it acts");
         self.keys.len() as u64
     }
