@@ -114,12 +114,15 @@ impl Part {
             Exploration::Sample => sample(weights, &total, &last, words),
             _ => mode.map(|action| if action == UNSET { 0 } else { action }),
         };
+        // Loops of their own, so that the logarithms are computed side by side.
+        let mut logits = [0.0; LANES];
+        for lane in 0..LANES {
+            put(out.actions, rows[lane] * self.elements + self.element, chosen[lane]);
+            logits[lane] = out.params[rows[lane] * self.width + self.first + chosen[lane] as usize];
+        }
         let mut log_probs = [0.0; LANES];
         for lane in 0..LANES {
-            let (row, action) = (rows[lane], chosen[lane]);
-            put(out.actions, row * self.elements + self.element, action);
-            let logit = out.params[row * self.width + self.first + action as usize];
-            let log_prob = logit - largest[lane] - math::ln(total[lane]);
+            let log_prob = logits[lane] - largest[lane] - math::ln(total[lane]);
             // The logarithm does not know NaN, which is what nothing legal sums up to too.
             log_probs[lane] = if total[lane].is_nan() { f32::NAN } else { log_prob };
         }
