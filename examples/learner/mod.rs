@@ -13,11 +13,13 @@ mod ppo;
 mod progress;
 #[cfg(test)]
 mod tests;
+mod train;
 
 pub use chart::Curve;
-pub use command_line::{backend, exit_code, positive, stop_on_ctrl_c};
+pub use command_line::{Options, main};
 pub use evaluate::evaluate;
 pub use ppo::{Ppo, PpoConfig};
 pub use progress::Progress;
+pub use train::Experiment;
 
 pub type Result<T> = std::result::Result<T, Box<dyn std::error::Error + Send + Sync>>;

@@ -8,7 +8,7 @@ use gleaner::{
     rollout::{Estimate, estimate},
 };
 
-/// The defaults are Stable-Baselines3's for CartPole.
+/// The defaults are Stable-Baselines3's.
 #[derive(Clone, Debug)]
 pub struct PpoConfig {
     pub epochs: usize,
@@ -20,22 +20,20 @@ pub struct PpoConfig {
     pub value_coefficient: f64,
     pub entropy_coefficient: f64,
     pub max_gradient_norm: f64,
-    pub seed: u64,
 }
 
 impl Default for PpoConfig {
     fn default() -> Self {
         Self {
-            epochs: 20,
-            minibatch: 256,
-            learning_rate: 1e-3,
-            gamma: 0.98,
-            lambda: 0.8,
+            epochs: 10,
+            minibatch: 64,
+            learning_rate: 3e-4,
+            gamma: 0.99,
+            lambda: 0.95,
             clip: 0.2,
             value_coefficient: 0.5,
             entropy_coefficient: 0.0,
             max_gradient_norm: 0.5,
-            seed: 0,
         }
     }
 }
@@ -44,15 +42,16 @@ pub struct Ppo {
     config: PpoConfig,
     network: ActorCritic,
     optimizer: Adam,
+    seed: u64,
     epochs_done: u64,
 }
 
 impl Ppo {
-    /// A learner for a collector of task `T` whose policy is `spec` and acts with `weights`.
-    pub fn new<T: Task>(spec: NetworkSpec, weights: &Weights, config: PpoConfig) -> Result<Self> {
+    /// A learner for a collector of task `T` whose policy is `spec` and acts with `weights`; `seed` shuffles.
+    pub fn new<T: Task>(spec: NetworkSpec, weights: &Weights, config: PpoConfig, seed: u64) -> Result<Self> {
         let network = ActorCritic::new::<T>(spec, weights)?;
         let optimizer = Adam::new(network.vars(), config.max_gradient_norm)?;
-        Ok(Self { config, network, optimizer, epochs_done: 0 })
+        Ok(Self { config, network, optimizer, seed, epochs_done: 0 })
     }
 
     /// Learns from a time-major batch and returns the new weights. `remaining` is the part of the training still ahead,
@@ -62,7 +61,7 @@ impl Ppo {
         let parts = batch.frames().div_ceil(self.config.minibatch);
         for _ in 0..self.config.epochs {
             self.epochs_done += 1;
-            for slots in batch.minibatches(parts, self.config.seed ^ self.epochs_done << 32) {
+            for slots in batch.minibatches(parts, self.seed ^ self.epochs_done << 32) {
                 let loss = loss(&self.network, &self.config, &data.minibatch(batch, &slots)?)?;
                 self.optimizer.step(&loss, self.config.learning_rate * remaining)?;
             }
