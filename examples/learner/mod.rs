@@ -4,13 +4,16 @@
 
 mod chart;
 mod command_line;
+mod convolution;
 mod evaluate;
+mod frames;
 mod head;
 mod network;
 mod ops;
 mod optimizer;
 mod ppo;
 mod progress;
+mod recurrent;
 #[cfg(test)]
 mod tests;
 mod train;
