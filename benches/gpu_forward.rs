@@ -9,7 +9,7 @@ use gleaner::{
     gpu::Gpu,
     policy::{
         gpu::GpuNetwork,
-        plan::{Activation, Exploration, Forward, Head, Linear, Network, Outcome, Place, Plan},
+        plan::{Activation, Exploration, Forward, Head, Kind, Network, Operation, Outcome, Place, Plan},
     },
     seed::ActionKey,
 };
@@ -44,7 +44,8 @@ fn main() -> Result<(), Error> {
 fn plan() -> Plan {
     let layer = |name: &str, inputs, outputs, activation, from, to| {
         let name = name.into();
-        Linear { name, inputs, outputs, activation, from, to }
+        let kind = Kind::Linear { activation };
+        Operation { name, kind, from, start: 0, inputs, to, outputs }
     };
     let layers = vec![
         layer("0", 4, 64, Activation::Tanh, Place::Input, Place::Hidden(0)),
@@ -71,6 +72,7 @@ fn measure(network: &mut GpuNetwork, rows: usize) -> Result<Duration, Error> {
                 episodes: &episodes,
                 steps: &steps,
                 exploration: Exploration::Sample,
+                memory: None,
             };
             let mut out =
                 Outcome { params: &mut params, actions: &mut actions, log_probs: &mut log_probs, values: &mut values };

@@ -10,7 +10,7 @@ struct LinearParams {
     padding: u32,
 }
 
-// 0 identity, 1 tanh, 2 relu.
+// 0 identity, 1 tanh, 2 relu, 3 silu, 4 gelu.
 override activation: u32 = 0u;
 
 @group(0) @binding(0) var<uniform> params: LinearParams;
@@ -26,6 +26,12 @@ fn activate(x: f32) -> f32 {
     if activation == 2u {
         // By bits, so that NaN stays NaN.
         return bitcast<f32>(select(bitcast<u32>(x), 0u, x < 0.0));
+    }
+    if activation == 3u {
+        return x * (0.5 + 0.5 * tanh32(0.5 * x));
+    }
+    if activation == 4u {
+        return 0.5 * x * (1.0 + tanh32(0.79788456 * (x + 0.044715 * x * x * x)));
     }
     return x;
 }

@@ -128,7 +128,7 @@ fn columns<T: Task>(
     let mut columns = Columns::of::<T>(world, plan.is_some());
     match plan {
         Some(plan) if config.record_distribution => {
-            for (spec, source) in crate::policy::params_columns::<T>(world, plan.head) {
+            for (spec, source) in crate::policy::params_columns::<T>(world, &plan.head) {
                 columns.add(spec, Some(source));
             }
         }

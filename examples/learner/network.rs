@@ -101,7 +101,7 @@ impl ActorCritic {
                     x
                 }
                 Layer::Gru(_) => self.gru(&name, &signal.x, memory)?,
-                other => return Err(candle_core::Error::Msg(format!("the learner has no layer {other:?}"))),
+                other => candle_core::bail!("the learner has no {other:?}"),
             };
         }
         Ok(signal)

@@ -8,7 +8,7 @@ use super::{
     backend::open_network,
     evaluate::Evaluator,
     normalize::{Normalizer, RunningNorm},
-    plan::{Exploration, Head, Network, Plan},
+    plan::{Exploration, Head, Network, Plan, States},
     policy::{ActFunction, NetworkPolicy, Policy, PolicyKind},
 };
 use crate::{
@@ -50,6 +50,10 @@ pub(super) struct NetworkActor<T: Task> {
     pub params: Vec<f32>,
     /// The same by slot, if they are recorded.
     pub recorded: Option<Vec<f32>>,
+    /// What rows remember, if the network is recurrent.
+    pub states: States,
+    /// By place in the run: whether an episode begins. Scratch.
+    pub fresh: Vec<u8>,
     /// Standard deviations of a Gaussian head.
     pub std: Vec<f32>,
     pub backend: String,
@@ -186,6 +190,8 @@ impl<T: Task> NetworkActor<T> {
             evaluator: Evaluator::new(plan.clone(), resolved, weights.clone(), normalizer.clone()),
             params: vec![0.0; rows * plan.head.params()],
             recorded: record_params.then(|| vec![0.0; rows * plan.head.params()]),
+            states: States::new(rows, plan.state()),
+            fresh: Vec::new(),
             std: Vec::new(),
             networks: networks.into_iter().map(|network| Mutex::new(Lane { network, inputs: Vec::new() })).collect(),
             plan,

@@ -7,16 +7,20 @@ use pulp::Arch;
 use super::{
     head,
     layer::{
-        self,
-        linear::{PANEL, Packed, TILE},
+        self, Kernel, Tensors,
+        linear::{PANEL, TILE},
     },
-    plan::{Exploration, Forward, Head, Linear, Network, Outcome, Place, Plan},
+    plan::{Exploration, Forward, Head, Memory, Network, Operation, Outcome, Place, Plan},
 };
 use crate::{components::Weights, error::Error};
 
-/// Rows that pass through the whole network together, a multiple of [`TILE`]: at width 64 the matrices of a block fill
-/// half of a first-level cache.
+/// Most rows that pass through the whole network together, a multiple of [`TILE`]: at width 64 the matrices of a block
+/// fill half of a first-level cache.
 const BLOCK: usize = 48;
+
+/// Floats that the matrices of a block shall not exceed, if there are fewer rows to take: half of most second-level
+/// caches.
+const BLOCK_FLOATS: usize = 1 << 16;
 
 /// A network on the CPU: the widest instruction set that the machine has (AVX2, NEON, else scalar), one thread.
 ///
@@ -32,33 +36,40 @@ pub struct CpuNetwork {
 
 #[derive(Debug)]
 struct Loaded {
-    layers: Vec<Packed>,
+    layers: Vec<Box<dyn Kernel>>,
     log_std: Vec<f32>,
 }
 
-/// Matrices of a block; rows padded to whole panels.
+/// Matrices of a block.
 #[derive(Clone, Debug)]
 struct Scratch {
+    /// Rows of a block, a multiple of [`TILE`].
+    rows: usize,
     input: Vec<f32>,
+    /// These have rows padded to whole panels.
     hidden: Vec<Vec<f32>>,
     params: Vec<f32>,
     value: Vec<f32>,
+    layer: Vec<f32>,
     head: head::Scratch,
 }
 
 impl Scratch {
     fn new(plan: &Plan) -> Self {
-        let matrix = |width: usize| vec![0.0; BLOCK * width.next_multiple_of(PANEL)];
+        let hidden: usize = plan.hidden.iter().map(|width| width.next_multiple_of(PANEL)).sum();
+        let rows = (BLOCK_FLOATS / (plan.inputs + hidden).max(1)).clamp(TILE, BLOCK) / TILE * TILE;
+        let matrix = |width: usize| vec![0.0; rows * width.next_multiple_of(PANEL)];
         Self {
-            input: vec![0.0; BLOCK * plan.inputs],
+            rows,
+            input: vec![0.0; rows * plan.inputs],
             hidden: plan.hidden.iter().map(|width| matrix(*width)).collect(),
             params: matrix(plan.head.params()),
             value: matrix(usize::from(plan.value)),
-            head: head::Scratch::new(plan.head),
+            layer: Vec::new(),
+            head: head::Scratch::new(&plan.head),
         }
     }
 
-    /// Takes the matrix at `place` out, so that another can be read meanwhile.
     fn place(&mut self, place: Place) -> &mut Vec<f32> {
         match place {
             Place::Input => &mut self.input,
@@ -88,13 +99,14 @@ impl CpuNetwork {
             return Err(Error::State { call: "share", problem: "the networks differ; legal: the same plan".into() });
         }
         self.weights.clone_from(&other.weights);
+        self.scratch.layer.resize(other.scratch.layer.len(), 0.0);
         Ok(())
     }
 
     fn check(&self, input: &Forward<'_>, out: &Outcome<'_>) -> Result<(), Error> {
         let error = |problem: String| Err(Error::State { call: "forward", problem });
         let rows = input.keys.len();
-        let head = self.plan.head;
+        let head = &self.plan.head;
         let lengths = [
             ("inputs", input.inputs.len(), rows * self.plan.inputs),
             ("episodes", input.episodes.len(), rows),
@@ -108,8 +120,17 @@ impl CpuNetwork {
             return error(format!("{name} has {have} elements for {rows} rows; legal: {want}"));
         }
         match (head, input.masks.width()) {
-            (Head::Categorical { n }, width) if width != 0 && width != n => {
+            (Head::Categorical { n }, width) if width != 0 && width != *n => {
                 return error(format!("a mask has {width} bytes; legal: 0 or {n}"));
+            }
+            _ => {}
+        }
+        match &input.memory {
+            Some(memory) if memory.slots.len() != rows || memory.fresh.len() != rows => {
+                return error(format!("memory has {} slots; legal: {rows}", memory.slots.len()));
+            }
+            None if self.plan.state() > 0 => {
+                return error("no memory; legal: the states of a recurrent network".into());
             }
             _ => {}
         }
@@ -127,12 +148,12 @@ impl Network for CpuNetwork {
     fn load(&mut self, weights: &Weights) -> Result<(), Error> {
         check_places(&self.plan)?;
         weights.check(&self.plan.tensors())?;
-        let data = |name: &str| weights.get(name).map_or(&[][..], |tensor| &tensor.data);
-        let pack = |layer: &Linear| {
-            Packed::new(layer, data(&format!("{}.weight", layer.name)), data(&format!("{}.bias", layer.name)))
-        };
-        let layers = self.plan.layers.iter().map(pack).collect();
-        self.weights = Some(Arc::new(Loaded { layers, log_std: data("log_std").to_vec() }));
+        let pack = |operation: &Operation| layer::pack(operation, &Tensors::new(weights, &operation.name));
+        let layers: Vec<_> = self.plan.layers.iter().map(pack).collect();
+        let scratch = layers.iter().map(|layer| layer.scratch(self.scratch.rows)).max();
+        self.scratch.layer.resize(scratch.unwrap_or(0), 0.0);
+        let log_std = weights.get("log_std").map_or(Vec::new(), |tensor| tensor.data.clone());
+        self.weights = Some(Arc::new(Loaded { layers, log_std }));
         Ok(())
     }
 
@@ -142,32 +163,26 @@ impl Network for CpuNetwork {
             return Err(Error::State { call: "forward", problem: "no weights; legal: after load".into() });
         };
         let rows = input.keys.len();
-        for first in (0..rows).step_by(BLOCK) {
-            block(self.arch, &self.plan, weights, &mut self.scratch, input, out, first..rows.min(first + BLOCK));
+        let block_rows = self.scratch.rows;
+        for first in (0..rows).step_by(block_rows) {
+            block(self.arch, &self.plan, weights, &mut self.scratch, input, out, first..rows.min(first + block_rows));
         }
-        head::act(self.arch, self.plan.head, &weights.log_std, input, out, &mut self.scratch.head);
+        head::act(self.arch, &self.plan.head, &weights.log_std, input, out, &mut self.scratch.head);
         Ok(())
     }
 }
 
-/// Checks that each layer reads and writes matrices of its own widths, two different ones: a plan may be made by hand.
+/// Checks that each operation reads and writes columns that there are, of two different matrices: a plan may be made by
+/// hand.
 fn check_places(plan: &Plan) -> Result<(), Error> {
-    let width = |place| match place {
-        Place::Input => Some(plan.inputs),
-        Place::Hidden(i) => plan.hidden.get(i).copied(),
-        Place::Params => Some(plan.head.params()),
-        Place::Value => plan.value.then_some(1),
-    };
-    let fits = |layer: &Linear| {
-        let (from, to) = (width(layer.from), width(layer.to));
-        let sizes = from == Some(layer.inputs) && to == Some(layer.outputs) && layer.inputs > 0 && layer.outputs > 0;
-        sizes && layer.from != layer.to && layer.to != Place::Input
-    };
-    match plan.layers.iter().find(|layer| !fits(layer)) {
+    match plan.layers.iter().find(|operation| !plan.fits(operation)) {
         None => Ok(()),
-        Some(layer) => Err(Error::Network {
-            field: format!("layer {}", layer.name),
-            value: format!("{} to {} from {:?} to {:?}", layer.inputs, layer.outputs, layer.from, layer.to),
+        Some(operation) => Err(Error::Network {
+            field: format!("layer {}", operation.name),
+            value: format!(
+                "{} to {} from {:?} to {:?}",
+                operation.inputs, operation.outputs, operation.from, operation.to
+            ),
             legal: "two different places of these widths, at least 1".into(),
         }),
     }
@@ -186,13 +201,28 @@ fn block(
     let inputs = &input.inputs[rows.start * plan.inputs..rows.end * plan.inputs];
     scratch.input[..inputs.len()].copy_from_slice(inputs);
     // What the block before left behind the last row fills its tile up; nothing reads the results.
-    let padded_rows = rows.len().next_multiple_of(TILE);
-    for (operation, packed) in plan.layers.iter().zip(&weights.layers) {
+    let memory = input.memory.map(|Memory { states, slots, fresh }| Memory {
+        states,
+        slots: &slots[rows.clone()],
+        fresh: &fresh[rows.clone()],
+    });
+    for (operation, kernel) in plan.layers.iter().zip(&weights.layers) {
+        // Taken out, so that another can be read meanwhile.
         let mut to = std::mem::take(scratch.place(operation.to));
+        let mut space = std::mem::take(&mut scratch.layer);
+        let block_rows = scratch.rows;
         let from = &*scratch.place(operation.from);
-        let written = &mut to[..padded_rows * packed.padded()];
-        layer::run(arch, operation.activation, packed, from, from.len() / BLOCK, written);
+        let block = layer::Block {
+            rows: rows.len(),
+            from: &from[operation.start..],
+            stride: from.len() / block_rows,
+            to_stride: to.len() / block_rows,
+            to: &mut to,
+            memory,
+        };
+        kernel.run(arch, block, &mut space);
         *scratch.place(operation.to) = to;
+        scratch.layer = space;
     }
     let n = plan.head.params();
     let params = out.params[rows.start * n..rows.end * n].chunks_exact_mut(n);

@@ -8,11 +8,11 @@ use std::{
 use super::{
     backend::{Backend, open_network},
     normalize::Normalizer,
-    plan::{Exploration, Forward, Network, Outcome, Plan},
+    plan::{Exploration, Forward, Memory, Network, Outcome, Plan, States},
     policy::NetworkPolicy,
 };
 use crate::{
-    components::{ActionKey, Critic, Episode, EpisodeStep, Masks, Weights},
+    components::{ActionKey, Critic, Episode, EpisodeStep, Masks, Slot, Weights},
     data::Data,
     error::Error,
     task::Task,
@@ -75,9 +75,21 @@ impl<T: Task> Evaluator<T> {
         (shared.weights, shared.normalizer, shared.loaded) = (weights, normalizer, false);
     }
 
-    /// Acts for observations by the mode; all actions count as legal.
+    /// Acts for observations by the mode; all actions count as legal. A recurrent network takes each for the first of
+    /// an episode.
     pub fn evaluate(&self, observations: &[T::Observation]) -> Result<Evaluation<T>, Error> {
-        self.run(observations, Masks::new::<()>(&[]))
+        self.run(observations, Masks::new::<()>(&[]), None)
+    }
+
+    /// Like [`evaluate`](Self::evaluate), for a network that remembers `states`, `[rows, width]`; puts the new ones
+    /// there. An episode begins with zeros.
+    pub fn evaluate_from(&self, observations: &[T::Observation], states: &mut [f32]) -> Result<Evaluation<T>, Error> {
+        self.run(observations, Masks::new::<()>(&[]), Some(states))
+    }
+
+    /// Numbers of a row's recurrent state; 0 for a network without memory.
+    pub fn state_width(&self) -> usize {
+        self.shared.lock().unwrap_or_else(PoisonError::into_inner).plan.state()
     }
 
     /// Acts for observations by the mode among the legal actions.
@@ -89,13 +101,28 @@ impl<T: Task> Evaluator<T> {
                 format!("{}, as many as observations", observations.len()),
             ));
         }
-        self.run(observations, Masks::new(masks))
+        self.run(observations, Masks::new(masks), None)
     }
 
-    fn run(&self, observations: &[T::Observation], masks: Masks<'_>) -> Result<Evaluation<T>, Error> {
+    fn run(
+        &self,
+        observations: &[T::Observation],
+        masks: Masks<'_>,
+        states: Option<&mut [f32]>,
+    ) -> Result<Evaluation<T>, Error> {
         let mut shared = self.shared.lock().unwrap_or_else(PoisonError::into_inner);
         let Shared { plan, backend, network, weights, loaded, normalizer } = &mut *shared;
         let rows = observations.len();
+        let width = plan.state();
+        if let Some(states) = &states
+            && states.len() != rows * width
+        {
+            return Err(Error::config("states", states.len(), format!("{}, {width} a row", rows * width)));
+        }
+        let remembered = States::new(rows, width);
+        for (slot, state) in states.iter().flat_map(|states| states.chunks_exact(width.max(1))).enumerate() {
+            remembered.write(slot, 0, state);
+        }
         let network = match network {
             Some(network) => network,
             None => network.insert(open_network(plan, *backend, rows)?.0),
@@ -114,6 +141,8 @@ impl<T: Task> Evaluator<T> {
             params_width,
             values: vec![0.0; rows],
         };
+        let fresh = vec![0; rows];
+        let slots: Vec<_> = (0..rows as u32).map(Slot).collect();
         let input = Forward {
             inputs: &inputs,
             masks,
@@ -121,6 +150,7 @@ impl<T: Task> Evaluator<T> {
             episodes: &vec![Episode::default(); rows],
             steps: &vec![EpisodeStep::default(); rows],
             exploration: Exploration::Mode,
+            memory: (width > 0).then_some(Memory { states: &remembered, slots: &slots, fresh: &fresh }),
         };
         let mut out = Outcome {
             params: &mut evaluation.params,
@@ -129,6 +159,9 @@ impl<T: Task> Evaluator<T> {
             values: &mut evaluation.values,
         };
         network.forward(&input, &mut out)?;
+        for (slot, state) in states.into_iter().flat_map(|states| states.chunks_exact_mut(width.max(1))).enumerate() {
+            remembered.read(slot, 0, state);
+        }
         Ok(evaluation)
     }
 }

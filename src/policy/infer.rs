@@ -11,7 +11,7 @@ use super::{
     actor::{Actor, ActorKind, Lane, NetworkActor},
     check::check_actions,
     evaluate::encode,
-    plan::{Exploration, Forward, Outcome},
+    plan::{Exploration, Forward, Memory, Outcome, States},
     policy::ActFunction,
     random::random_actions,
 };
@@ -200,6 +200,10 @@ impl<T: Task> NetworkActor<T> {
             self.params.resize(n * width, 0.0);
         }
         let slots = rows.slots;
+        self.fresh.clear();
+        if self.states.width() > 0 {
+            self.states.claim(slots, rows.keys, rows.episodes, rows.steps, &mut self.fresh);
+        }
         let pieces = if self.networks.len() > 1 { pieces } else { 1 };
         let shared = Shared {
             networks: &self.networks,
@@ -208,8 +212,9 @@ impl<T: Task> NetworkActor<T> {
             raw: self.raw && self.normalizer.is_none(),
             normalizer: self.normalizer.as_ref(),
             exploration: self.exploration,
+            states: &self.states,
         };
-        shared.spread(pieces, &mut self.params[..n * width], rows, report);
+        shared.spread(pieces, &mut self.params[..n * width], &self.fresh, rows, report);
         if let Some(recorded) = &mut self.recorded {
             for (params, slot) in self.params.chunks_exact(width).zip(slots) {
                 let at = slot.0 as usize * width;
@@ -230,30 +235,46 @@ struct Shared<'a> {
     raw: bool,
     normalizer: Option<&'a super::normalize::Normalizer>,
     exploration: Exploration,
+    states: &'a States,
 }
 
 impl Shared<'_> {
-    fn spread<T: Task>(&self, pieces: usize, params: &mut [f32], rows: Rows<'_, T>, report: &TickReport<T>) {
+    fn spread<T: Task>(
+        &self,
+        pieces: usize,
+        params: &mut [f32],
+        fresh: &[u8],
+        rows: Rows<'_, T>,
+        report: &TickReport<T>,
+    ) {
         if pieces > 1 {
             let half = pieces / 2;
             let mid = rows.slots.len() * half / pieces;
             let (left, right) = rows.split_at(mid);
             let (left_params, right_params) = params.split_at_mut(mid * self.width);
+            let (left_fresh, right_fresh) = fresh.split_at(mid.min(fresh.len()));
             rayon::join(
-                || self.spread(half, left_params, left, report),
-                || self.spread(pieces - half, right_params, right, report),
+                || self.spread(half, left_params, left_fresh, left, report),
+                || self.spread(pieces - half, right_params, right_fresh, right, report),
             );
             return;
         }
         let thread = rayon::current_thread_index().unwrap_or(0);
         let Some(lane) = self.networks.get(thread).or(self.networks.first()) else { return };
         let row = rows.rows.first().map_or(0, |row| row.0);
-        if let Err(error) = self.forward(&mut lane.lock().unwrap_or_else(PoisonError::into_inner), params, rows) {
+        let mut lane = lane.lock().unwrap_or_else(PoisonError::into_inner);
+        if let Err(error) = self.forward(&mut lane, params, fresh, rows) {
             report.fail(row, error);
         }
     }
 
-    fn forward<T: Task>(&self, lane: &mut Lane, params: &mut [f32], rows: Rows<'_, T>) -> Result<(), Error> {
+    fn forward<T: Task>(
+        &self,
+        lane: &mut Lane,
+        params: &mut [f32],
+        fresh: &[u8],
+        rows: Rows<'_, T>,
+    ) -> Result<(), Error> {
         let Lane { network, inputs } = lane;
         let encoded: &[f32] = if self.raw {
             bytemuck::cast_slice(rows.observations)
@@ -272,6 +293,7 @@ impl Shared<'_> {
             episodes: rows.episodes,
             steps: rows.steps,
             exploration: self.exploration,
+            memory: (self.states.width() > 0).then_some(Memory { states: self.states, slots: rows.slots, fresh }),
         };
         let mut out = Outcome {
             params,

@@ -1,6 +1,6 @@
 //! Weights that a network starts from.
 
-use super::plan::{Head, Plan};
+use super::plan::{Head, Kind, Operation, Plan};
 use crate::{
     components::Weights,
     seed::{Purpose, Seed, Stream},
@@ -13,24 +13,39 @@ pub(super) const MAX_ORTHOGONAL: usize = 768;
 pub(super) fn weights(plan: &Plan, log_std: f32, seed: Seed) -> Weights {
     let mut weights = Weights::new();
     for (i, layer) in plan.layers.iter().enumerate() {
-        let gain = match layer.name.as_str() {
-            "action" => 0.01,
-            "value" => 1.0,
-            _ => std::f64::consts::SQRT_2,
-        };
         let mut stream = Stream::new(seed, i as u32, Purpose::Init, 0);
-        let data = if layer.outputs.min(layer.inputs) <= MAX_ORTHOGONAL {
-            orthogonal(layer.outputs, layer.inputs, gain, &mut stream)
-        } else {
-            normal(layer.outputs, layer.inputs, gain, &mut stream)
-        };
-        weights.insert(format!("{}.weight", layer.name), [layer.outputs, layer.inputs], data);
-        weights.insert(format!("{}.bias", layer.name), [layer.outputs], vec![0.0; layer.outputs]);
+        for (part, shape) in layer.tensors() {
+            let data = tensor(layer, part, &shape, &mut stream);
+            weights.insert(format!("{}.{part}", layer.name), shape, data);
+        }
     }
-    if let Head::Gaussian { n } = plan.head {
-        weights.insert("log_std", [n], vec![log_std; n]);
+    if let Head::Gaussian { n } = &plan.head {
+        weights.insert("log_std", [*n], vec![log_std; *n]);
     }
     weights
+}
+
+fn tensor(layer: &Operation, part: &str, shape: &[usize], stream: &mut Stream) -> Vec<f32> {
+    let elements = shape.iter().product();
+    match layer.kind {
+        Kind::Gru { .. } | Kind::Lstm { .. } => {
+            let bound = 1.0 / (layer.outputs as f32).sqrt();
+            (0..elements).map(|_| stream.uniform(-bound, bound)).collect()
+        }
+        Kind::Embedding { .. } => (0..elements).map(|_| stream.normal()).collect(),
+        Kind::LayerNorm { .. } if part == "weight" => vec![1.0; elements],
+        _ if part == "bias" => vec![0.0; elements],
+        _ => {
+            let (rows, columns) = (shape[0], elements / shape[0]);
+            let gain = match layer.name.as_str() {
+                "action" => 0.01,
+                "value" => 1.0,
+                _ => std::f64::consts::SQRT_2,
+            };
+            let fill = if rows.min(columns) <= MAX_ORTHOGONAL { orthogonal } else { normal };
+            fill(rows, columns, gain, stream)
+        }
+    }
 }
 
 /// Independent normal elements whose rows have the expected length `gain`.

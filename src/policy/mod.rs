@@ -2,6 +2,7 @@
 
 mod actor;
 pub mod backend;
+mod chain;
 pub mod check;
 pub mod cpu;
 mod evaluate;
@@ -15,12 +16,14 @@ pub mod layer;
 pub mod network;
 pub mod normalize;
 mod observe;
+pub mod operation;
 mod params;
 pub mod plan;
 #[expect(clippy::module_inception, reason = "the organ and its front door share the field's word")]
 mod policy;
 pub mod random;
 mod resolve;
+pub mod states;
 
 pub(crate) use actor::{Actor, adopt};
 pub use backend::Backend;

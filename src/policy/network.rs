@@ -1,6 +1,6 @@
 //! A network as a file describes it, before it meets a task.
 
-use std::path::Path;
+use std::{collections::BTreeMap, path::Path};
 
 use serde::{Deserialize, Serialize};
 
@@ -29,6 +29,10 @@ use crate::{data::Field, error::Error, ron_file, seed::Seed, space::Space, task:
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 #[serde(default, deny_unknown_fields)]
 pub struct NetworkSpec {
+    /// Layers for single fields of an observation that is a struct, by name; the trunk reads their results and the
+    /// fields without layers side by side, in the order of the struct. Tensors are called `fields.NAME.0.weight`.
+    /// Default: none.
+    pub fields: BTreeMap<String, Vec<Layer>>,
     /// Layers before actor and critic part. Default: none.
     pub trunk: Vec<Layer>,
     /// Layers between trunk and `action`. Default: 64, tanh, 64, tanh.
@@ -79,6 +83,8 @@ impl Default for NetworkSpec {
 
 /// Widest layer.
 pub const MAX_WIDTH: usize = 65_536;
+/// Most elements of an observation, and of what a convolution gives.
+pub const MAX_INPUTS: usize = 1 << 22;
 /// Most entries of one list of layers.
 pub const MAX_LAYERS: usize = 64;
 /// Most parameters of a network: a GiB of weights.
@@ -95,7 +101,14 @@ impl NetworkSpec {
             layers.extend(Layer::of(activation));
         }
         let critic = Some(layers.clone());
-        Self { trunk: Vec::new(), actor: layers, critic, head: HeadSpec::Auto, normalize: None }
+        Self {
+            fields: BTreeMap::new(),
+            trunk: Vec::new(),
+            actor: layers,
+            critic,
+            head: HeadSpec::Auto,
+            normalize: None,
+        }
     }
 
     /// Reads RON text; `Some(…)` may be left out around the value of an optional field. Errors: [`Error::Ron`] with line and column for the text, [`Error::Network`] for its values.
@@ -117,17 +130,20 @@ impl NetworkSpec {
 
     /// The operations for a task's observations and actions. Errors: [`Error::Network`] with the field.
     pub fn plan<T: Task>(&self) -> Result<Plan, Error> {
-        use crate::data::{Data, width};
-        self.plan_for(width::<T::Observation>(), &T::action_space(), &T::Action::fields())
+        use crate::data::Data;
+        let observations = (&T::observation_space(), &T::Observation::fields()[..]);
+        self.plan_for(observations, (&T::action_space(), &T::Action::fields()))
     }
 
-    /// The operations for `inputs` floats of observation and an action space stored in `fields`.
-    pub fn plan_for(&self, inputs: usize, actions: &Space, fields: &[Field]) -> Result<Plan, Error> {
-        super::resolve::plan(self, inputs, actions, fields)
+    /// The operations for observations and actions of these spaces and fields.
+    pub fn plan_for(&self, observations: (&Space, &[Field]), actions: (&Space, &[Field])) -> Result<Plan, Error> {
+        super::resolve::plan(self, observations, actions)
     }
 
-    /// Weights to start from, for a plan that this spec gave. Weight matrices are orthogonal (Saxe, McClelland and
-    /// Ganguli 2013; normal ones of the same scale where both sides exceed 768) with gain √2, `action` 0.01, `value` 1; biases are 0. The same seed gives the same bits anywhere.
+    /// Weights to start from, for a plan that this spec gave. Weight matrices and kernels are orthogonal (Saxe,
+    /// McClelland and Ganguli 2013; normal ones of the same scale where both sides exceed 768) with gain √2, `action`
+    /// 0.01, `value` 1; biases are 0. Normalisations begin as the identity, embeddings as standard normal numbers,
+    /// recurrent layers as PyTorch's: uniform up to `1/√hidden`. The same seed gives the same bits anywhere.
     pub fn initial_weights(&self, plan: &Plan, seed: Seed) -> crate::components::Weights {
         let log_std = if let HeadSpec::Gaussian { log_std } = self.head { log_std } else { 0.0 };
         super::init::weights(plan, log_std, seed)

@@ -1,14 +1,18 @@
 use super::*;
 use crate::{
     data::Data,
-    policy::plan::{Head, Place},
+    policy::plan::{Head, Kind, Place},
 };
 
 fn plan(spec: &NetworkSpec, space: &Space) -> Result<Plan, Error> {
     match space {
-        Space::Box { low, .. } if low.len() == 3 => spec.plan_for(4, space, &<[f32; 3]>::fields()),
-        _ => spec.plan_for(4, space, &i32::fields()),
+        Space::Box { low, .. } if low.len() == 3 => for_actions(spec, space, &<[f32; 3]>::fields()),
+        _ => for_actions(spec, space, &i32::fields()),
     }
+}
+
+fn for_actions(spec: &NetworkSpec, space: &Space, fields: &[Field]) -> Result<Plan, Error> {
+    spec.plan_for((&Space::unbounded(4), &<[f32; 4]>::fields()), (space, fields))
 }
 
 fn refused(text: &str) -> String {
@@ -46,10 +50,10 @@ fn errors_of_a_file_have_a_place() {
 #[test]
 fn illegal_values_are_named_with_what_is_legal() {
     for (text, parts) in [
-        ("(actor: [Linear(0)])", ["actor[0]", "Linear(0)", "Linear(65536)"]),
-        ("(trunk: [Linear(65537)])", ["trunk[0]", "Linear(65537)", "Linear(1)"]),
+        ("(actor: [Linear(0)])", ["actor[0]", "Linear(0)", "1 to 65536"]),
+        ("(trunk: [Linear(65537)])", ["trunk[0]", "Linear(65537)", "1 to 65536"]),
         ("(actor: [Tanh])", ["actor[0]", "Tanh", "at the start"]),
-        ("(critic: Some([Linear(2), Tanh, Relu]))", ["critic[2]", "Relu after Tanh", "Linear(…) after"]),
+        ("(critic: Some([Linear(2), Tanh, Relu]))", ["critic[2]", "Relu after Tanh", "after Linear(…)"]),
         ("(head: Gaussian(log_std: NaN))", ["head.log_std", "NaN", "-20 to 20"]),
         ("(normalize: Some((clip: 0)))", ["normalize.clip", "0", "above 0"]),
     ] {
@@ -70,9 +74,9 @@ fn heads_follow_from_the_action_space() {
     assert_eq!(plan(&spec, &Space::uniform(-1.0, 1.0, 3)).unwrap().head, Head::Gaussian { n: 3 });
     let message = plan(&spec, &Space::MultiDiscrete { n: vec![2] }).unwrap_err().to_string();
     assert!(message.contains("multi-discrete") && message.contains("discrete(n)"), "{message}");
-    let bytes = spec.plan_for(4, &Space::uniform(0.0, 9.0, 1), &u8::fields());
+    let bytes = for_actions(&spec, &Space::uniform(0.0, 9.0, 1), &u8::fields());
     assert!(matches!(bytes, Err(Error::Network { .. })));
-    let wide = spec.plan_for(4, &Space::unbounded(129), &<[f32; 129]>::fields()).unwrap_err().to_string();
+    let wide = for_actions(&spec, &Space::unbounded(129), &<[f32; 129]>::fields()).unwrap_err().to_string();
     assert!(wide.contains("1 to 128 elements"), "{wide}");
     let gaussian = NetworkSpec { head: HeadSpec::Gaussian { log_std: 0.0 }, ..spec.clone() };
     assert!(plan(&gaussian, &Space::discrete(2)).unwrap_err().to_string().contains("head is Gaussian"));
@@ -84,17 +88,18 @@ fn heads_follow_from_the_action_space() {
 fn tensors_are_called_as_in_pytorch() {
     let text = "(trunk: [Linear(8), Linear(7)], actor: [Linear(6), Tanh, Linear(5), Relu], critic: Some([]))";
     let plan = plan(&NetworkSpec::from_ron_str(text).unwrap(), &Space::unbounded(3)).unwrap();
-    let layers: Vec<_> = plan.layers.iter().map(|l| (l.name.as_str(), l.inputs, l.outputs, l.activation)).collect();
-    use Activation::{Identity, Relu, Tanh};
+    let layers: Vec<_> = plan.layers.iter().map(|l| (l.name.as_str(), l.inputs, l.outputs, l.kind)).collect();
+    let linear = |activation| Kind::Linear { activation };
+    let [identity, relu, tanh] = [Activation::Identity, Activation::Relu, Activation::Tanh].map(linear);
     assert_eq!(
         layers,
         [
-            ("trunk.0", 4, 8, Identity),
-            ("trunk.1", 8, 7, Identity),
-            ("actor.0", 7, 6, Tanh),
-            ("actor.2", 6, 5, Relu),
-            ("action", 5, 3, Identity),
-            ("value", 7, 1, Identity),
+            ("trunk.0", 4, 8, identity),
+            ("trunk.1", 8, 7, identity),
+            ("actor.0", 7, 6, tanh),
+            ("actor.2", 6, 5, relu),
+            ("action", 5, 3, identity),
+            ("value", 7, 1, identity),
         ]
     );
     assert_eq!(plan.layers[5].from, Place::Hidden(1));

@@ -32,7 +32,7 @@ impl<T: Task> Source for ParamsSource<T> {
 }
 
 /// The columns of a head's parameters: "logits", or "mean" and "std".
-pub(crate) fn params_columns<T: Task>(world: &mut World, head: Head) -> Vec<(ColumnSpec, Box<dyn Source>)> {
+pub(crate) fn params_columns<T: Task>(world: &mut World, head: &Head) -> Vec<(ColumnSpec, Box<dyn Source>)> {
     let mut column = |name: &'static str, std: bool| -> (ColumnSpec, Box<dyn Source>) {
         let fields = vec![Field { name: "", dtype: Dtype::F32, shape: vec![head.params()] }];
         let spec = ColumnSpec { name, fields, stride: 4 * head.params(), leads: false };

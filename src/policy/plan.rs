@@ -1,53 +1,17 @@
 //! A network resolved against a task: the operations that both backends run, in order.
 
 use crate::{
-    components::{ActionKey, Episode, EpisodeStep, Masks, TensorSpec, Weights},
+    components::{ActionKey, Episode, EpisodeStep, Masks, Slot, TensorSpec, Weights},
     error::Error,
 };
 
-/// What follows a linear layer, fused into it.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Activation {
-    /// Nothing.
-    Identity,
-    /// Hyperbolic tangent.
-    Tanh,
-    /// The positive part.
-    Relu,
-}
-
-/// Where an operation reads or writes: a matrix of a row a row.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Place {
-    /// The encoded observations.
-    Input,
-    /// The `i`-th intermediate matrix; its width is `Plan::hidden[i]`.
-    Hidden(usize),
-    /// The head's parameters: logits, or means.
-    Params,
-    /// The value.
-    Value,
-}
-
-/// `to = activation(from · weightᵀ + bias)`, with `weight` as `[outputs, inputs]`.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Linear {
-    /// Name of the layer: its tensors are `NAME.weight` and `NAME.bias`.
-    pub name: String,
-    /// Width of `from`.
-    pub inputs: usize,
-    /// Width of `to`.
-    pub outputs: usize,
-    /// Applied to each element.
-    pub activation: Activation,
-    /// Read here.
-    pub from: Place,
-    /// Written there.
-    pub to: Place,
-}
+pub use super::{
+    operation::{Activation, Convolution, Kind, Operation, Place},
+    states::States,
+};
 
 /// What turns parameters into an action.
-#[derive(Clone, Copy, Debug, PartialEq)]
+#[derive(Clone, Debug, PartialEq)]
 pub enum Head {
     /// `n` logits, one action word: an `i32` index.
     Categorical {
@@ -63,17 +27,17 @@ pub enum Head {
 
 impl Head {
     /// Words of one action.
-    pub fn action_words(self) -> usize {
+    pub fn action_words(&self) -> usize {
         match self {
             Self::Categorical { .. } => 1,
-            Self::Gaussian { n } => n,
+            Self::Gaussian { n } => *n,
         }
     }
 
     /// Floats of one row's parameters: what the last linear layer gives.
-    pub fn params(self) -> usize {
+    pub fn params(&self) -> usize {
         match self {
-            Self::Categorical { n } | Self::Gaussian { n } => n,
+            Self::Categorical { n } | Self::Gaussian { n } => *n,
         }
     }
 }
@@ -85,8 +49,8 @@ pub struct Plan {
     pub inputs: usize,
     /// Widths of the intermediate matrices.
     pub hidden: Vec<usize>,
-    /// Layers, in an order in which each one's input is ready.
-    pub layers: Vec<Linear>,
+    /// Operations, in an order in which each one's input is ready.
+    pub layers: Vec<Operation>,
     /// The head that reads [`Place::Params`].
     pub head: Head,
     /// Whether a layer writes [`Place::Value`].
@@ -98,9 +62,8 @@ impl Plan {
     pub fn tensors(&self) -> Vec<TensorSpec> {
         let mut tensors = Vec::new();
         for layer in &self.layers {
-            let tensor = |part: &str, shape| TensorSpec { name: format!("{}.{part}", layer.name), shape };
-            tensors.push(tensor("weight", vec![layer.outputs, layer.inputs]));
-            tensors.push(tensor("bias", vec![layer.outputs]));
+            let parts = layer.tensors().into_iter();
+            tensors.extend(parts.map(|(part, shape)| TensorSpec { name: format!("{}.{part}", layer.name), shape }));
         }
         if let Head::Gaussian { n } = self.head {
             tensors.push(TensorSpec { name: "log_std".into(), shape: vec![n] });
@@ -113,9 +76,41 @@ impl Plan {
         self.tensors().iter().map(|tensor| tensor.shape.iter().product::<usize>()).sum()
     }
 
+    /// Columns of a row's recurrent state; 0 for a network without memory.
+    pub fn state(&self) -> usize {
+        self.layers.iter().map(Operation::state).sum()
+    }
+
+    /// Width of the matrix at `place`; none if the network has no such matrix.
+    pub fn width(&self, place: Place) -> Option<usize> {
+        match place {
+            Place::Input => Some(self.inputs),
+            Place::Hidden(i) => self.hidden.get(i).copied(),
+            Place::Params => Some(self.head.params()),
+            Place::Value => self.value.then_some(1),
+        }
+    }
+
+    /// Whether an operation reads and writes columns that there are, of two different matrices.
+    pub fn fits(&self, operation: &Operation) -> bool {
+        let Operation { from, start, inputs, to, outputs, .. } = *operation;
+        let whole = match operation.kind {
+            Kind::Copy { at } => inputs == outputs && self.width(to).is_some_and(|width| at + outputs <= width),
+            Kind::Embedding { entries } => inputs == 1 && entries > 0 && self.width(to) == Some(outputs),
+            Kind::LayerNorm { .. } => inputs == outputs && self.width(to) == Some(outputs),
+            Kind::Conv2d(conv) => conv.fits(inputs, outputs) && self.width(to) == Some(outputs),
+            Kind::Gru { state } | Kind::Lstm { state } => {
+                state + operation.state() <= self.state() && self.width(to) == Some(outputs)
+            }
+            Kind::Linear { .. } => self.width(to) == Some(outputs),
+        };
+        let reads = self.width(from).is_some_and(|width| start + inputs <= width);
+        whole && reads && inputs > 0 && outputs > 0 && from != to && to != Place::Input
+    }
+
     /// Multiplications and additions of one row.
     pub fn operations(&self) -> usize {
-        self.layers.iter().map(|layer| 2 * layer.inputs * layer.outputs).sum()
+        self.layers.iter().map(Operation::operations).sum()
     }
 }
 
@@ -149,6 +144,19 @@ pub struct Forward<'a> {
     pub steps: &'a [EpisodeStep],
     /// How actions are chosen.
     pub exploration: Exploration,
+    /// What the rows remember; none for a network without memory.
+    pub memory: Option<Memory<'a>>,
+}
+
+/// What the rows of a run remember.
+#[derive(Clone, Copy)]
+pub struct Memory<'a> {
+    /// The states of all slots.
+    pub states: &'a States,
+    /// Slots of the run's rows.
+    pub slots: &'a [Slot],
+    /// By row, 1 where an episode begins: its state is zeroed first.
+    pub fresh: &'a [u8],
 }
 
 /// What a backend writes for a run of rows; every element of every slice.

@@ -1,10 +1,11 @@
-//! From a network's description to a plan: checks, tensor names, fusing of activations.
+//! From a network's description to a plan: checks, and the head.
 
 use super::{
+    chain::Chain,
     head,
     layer::Layer,
-    network::{HeadSpec, MAX_LAYERS, MAX_PARAMETERS, MAX_WIDTH, NetworkSpec},
-    plan::{Activation, Head, Linear, Place, Plan},
+    network::{HeadSpec, MAX_INPUTS, MAX_LAYERS, MAX_PARAMETERS, MAX_WIDTH, NetworkSpec},
+    plan::{Head, Place, Plan},
 };
 use crate::{
     data::{Dtype, Field},
@@ -12,13 +13,16 @@ use crate::{
     space::Space,
 };
 
-fn error(field: impl Into<String>, value: impl ToString, legal: impl Into<String>) -> Error {
+pub(super) fn error(field: impl Into<String>, value: impl ToString, legal: impl Into<String>) -> Error {
     Error::Network { field: field.into(), value: value.to_string(), legal: legal.into() }
 }
 
 impl NetworkSpec {
     /// Checks what needs no task. Errors: [`Error::Network`] with the field.
     pub fn check(&self) -> Result<(), Error> {
+        for (name, layers) in &self.fields {
+            check_layers(&format!("fields.{name}"), layers)?;
+        }
         check_layers("trunk", &self.trunk)?;
         check_layers("actor", &self.actor)?;
         check_layers("critic", self.critic.as_deref().unwrap_or_default())?;
@@ -43,47 +47,57 @@ fn check_layers(list: &str, layers: &[Layer]) -> Result<(), Error> {
     }
     for (i, layer) in layers.iter().enumerate() {
         let field = || format!("{list}[{i}]");
-        match layer.activation() {
-            None => {
-                let Layer::Linear(width) = *layer else { continue };
-                if !(1..=MAX_WIDTH).contains(&width) {
-                    return Err(error(
-                        field(),
-                        format!("Linear({width})"),
-                        format!("Linear(1) to Linear({MAX_WIDTH})"),
-                    ));
-                }
-            }
-            Some(_) => match i.checked_sub(1).map(|before| layers[before]) {
-                Some(Layer::Linear(_)) => {}
-                Some(before) => {
-                    let value = format!("{layer:?} after {before:?}");
-                    return Err(error(field(), value, "Linear(…) after an activation, or nothing"));
-                }
-                None => return Err(error(field(), format!("{layer:?}"), "Linear(…) at the start of a list")),
-            },
+        let width = match *layer {
+            Layer::Linear(width) | Layer::Gru(width) | Layer::Lstm(width) | Layer::Embedding(width) => width,
+            Layer::Conv2d { filters, .. } => filters,
+            _ => 1,
+        };
+        if !(1..=MAX_WIDTH).contains(&width) {
+            return Err(error(field(), format!("{layer:?}"), format!("a width of 1 to {MAX_WIDTH}")));
+        }
+        let follows = matches!(
+            i.checked_sub(1).map(|before| layers[before]),
+            Some(Layer::Linear(_) | Layer::LayerNorm | Layer::Conv2d { .. })
+        );
+        if layer.activation().is_some() && !follows {
+            let value = match i.checked_sub(1) {
+                Some(before) => format!("{layer:?} after {:?}", layers[before]),
+                None => format!("{layer:?} at the start of the list"),
+            };
+            return Err(error(field(), value, "an activation after Linear(…), LayerNorm or Conv2d(…)"));
         }
     }
     Ok(())
 }
 
 /// See [`NetworkSpec::plan_for`].
-pub(super) fn plan(spec: &NetworkSpec, inputs: usize, actions: &Space, fields: &[Field]) -> Result<Plan, Error> {
+pub(super) fn plan(
+    spec: &NetworkSpec,
+    observations: (&Space, &[Field]),
+    actions: (&Space, &[Field]),
+) -> Result<Plan, Error> {
     spec.check()?;
-    if !(1..=MAX_WIDTH).contains(&inputs) {
-        return Err(error("observation", format!("{inputs} elements"), format!("1 to {MAX_WIDTH} elements")));
+    let inputs = observations.1.iter().map(Field::len).fold(0, usize::saturating_add);
+    if !(1..=MAX_INPUTS).contains(&inputs) {
+        return Err(error("observation", format!("{inputs} elements"), format!("1 to {MAX_INPUTS} elements")));
     }
-    let head = resolve_head(spec.head, actions, fields)?;
-    let mut plan = Plan { inputs, hidden: Vec::new(), layers: Vec::new(), head, value: spec.critic.is_some() };
-    let trunk = chain(&mut plan, "trunk", &spec.trunk, (Place::Input, inputs));
-    let actor = chain(&mut plan, "actor", &spec.actor, trunk);
-    last(&mut plan, "action", head.params(), actor, Place::Params);
+    let head = resolve_head(spec.head, actions.0, actions.1)?;
+    let plan = Plan { inputs, hidden: Vec::new(), layers: Vec::new(), head, value: spec.critic.is_some() };
+    let mut chain = Chain { plan, reads_raw: None };
+    let input = chain.observation(&spec.fields, observations)?;
+    let trunk = chain.list("trunk", &spec.trunk, input)?;
+    let actor = chain.list("actor", &spec.actor, trunk)?;
+    chain.last("action", actor, Place::Params)?;
     if let Some(layers) = &spec.critic {
-        let critic = chain(&mut plan, "critic", layers, trunk);
-        last(&mut plan, "value", 1, critic, Place::Value);
+        let critic = chain.list("critic", layers, trunk)?;
+        chain.last("value", critic, Place::Value)?;
     }
-    // Widths are at most 2¹⁶ and lists short, so the sum cannot overflow 64 bits.
-    let parameters: u64 = plan.layers.iter().map(|l| (l.inputs as u64 + 1) * l.outputs as u64).sum();
+    let Chain { plan, reads_raw } = chain;
+    if let (Some(layer), Some(_)) = (reads_raw, spec.normalize) {
+        return Err(error("normalize", layer, "none for a network that reads bytes or indices of observations"));
+    }
+    let product = |shape: Vec<usize>| shape.iter().fold(1_u64, |product, side| product.saturating_mul(*side as u64));
+    let parameters = plan.tensors().into_iter().map(|tensor| product(tensor.shape)).fold(0, u64::saturating_add);
     if parameters > MAX_PARAMETERS as u64 {
         return Err(error("the network", format!("{parameters} parameters"), format!("at most {MAX_PARAMETERS}")));
     }
@@ -101,7 +115,7 @@ fn resolve_head(spec: HeadSpec, actions: &Space, fields: &[Field]) -> Result<Hea
             return Err(error("action space", actions, legal));
         }
     };
-    match (spec, auto) {
+    match (spec, &auto) {
         (HeadSpec::Categorical, Head::Gaussian { .. }) => {
             return Err(error("head", "Categorical", format!("Auto or Gaussian(log_std: …) for {actions}")));
         }
@@ -115,34 +129,7 @@ fn resolve_head(spec: HeadSpec, actions: &Space, fields: &[Field]) -> Result<Hea
         Head::Gaussian { .. } => head::MAX_GAUSSIAN,
     };
     if !(1..=most).contains(&auto.params()) {
-        return Err(error("action space", actions, format!("1 to {most} {}", head::unit_name(auto))));
+        return Err(error("action space", actions, format!("1 to {most} {}", head::unit_name(&auto))));
     }
     Ok(auto)
-}
-
-/// Appends the layers of one list and returns where its result is, and how wide.
-fn chain(plan: &mut Plan, list: &str, layers: &[Layer], start: (Place, usize)) -> (Place, usize) {
-    let (mut from, mut inputs) = start;
-    for (i, layer) in layers.iter().enumerate() {
-        match *layer {
-            Layer::Linear(outputs) => {
-                let to = Place::Hidden(plan.hidden.len());
-                let name = format!("{list}.{i}");
-                plan.hidden.push(outputs);
-                plan.layers.push(Linear { name, inputs, outputs, activation: Activation::Identity, from, to });
-                (from, inputs) = (to, outputs);
-            }
-            // `check_layers` made sure that the entry before is a linear layer.
-            activation => {
-                if let (Some(linear), Some(activation)) = (plan.layers.last_mut(), activation.activation()) {
-                    linear.activation = activation;
-                }
-            }
-        }
-    }
-    (from, inputs)
-}
-
-fn last(plan: &mut Plan, name: &str, outputs: usize, (from, inputs): (Place, usize), to: Place) {
-    plan.layers.push(Linear { name: name.into(), inputs, outputs, activation: Activation::Identity, from, to });
 }

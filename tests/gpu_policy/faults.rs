@@ -78,7 +78,7 @@ pub fn a_wrong_call_is_refused() {
     let error = forward(&mut network, &plan, &short, no_masks(), Exploration::Sample).unwrap_err();
     assert!(error.to_string().contains("inputs has 11 elements"), "{error}");
     let mut wrong = plan.clone();
-    wrong.layers[1].inputs = 63;
+    wrong.layers[1].inputs = 65;
     assert!(matches!(GpuNetwork::new(Gpu::shared().unwrap(), wrong), Err(Error::Network { .. })));
     assert!(forward(&mut network, &plan, &rows, no_masks(), Exploration::Sample).is_ok());
 }

@@ -2,7 +2,7 @@
 
 use gleaner::{
     components::{Masks, Weights},
-    policy::plan::{Activation, Exploration, Head, Linear, Place, Plan},
+    policy::plan::{Activation, Exploration, Head, Kind, Operation, Place, Plan},
     seed::ActionKey,
 };
 use safetensors::SafeTensors;
@@ -30,7 +30,12 @@ fn columns(inputs: Vec<f32>, rows: usize) -> Rows {
 pub fn mlp() {
     let bytes = file();
     let file = SafeTensors::deserialize(&bytes).unwrap();
-    for (name, activation) in [("mlp_tanh", Activation::Tanh), ("mlp_relu", Activation::Relu)] {
+    for (name, activation) in [
+        ("mlp_tanh", Activation::Tanh),
+        ("mlp_relu", Activation::Relu),
+        ("mlp_silu", Activation::Silu),
+        ("mlp_gelu", Activation::Gelu),
+    ] {
         let plan = crate::reference::mlp(4, &[64, 64], activation, Head::Categorical { n: 2 }, Critic::None);
         let mut weights = Weights::new();
         for (layer, theirs) in plan.layers.iter().zip([0, 2, 4]) {
@@ -50,13 +55,14 @@ pub fn mlp() {
 /// A plan of one layer that passes its inputs on, and its weights.
 fn identity(head: Head) -> (Plan, Weights) {
     let n = head.params();
-    let layer = Linear {
+    let layer = Operation {
         name: "head".into(),
-        inputs: n,
-        outputs: n,
-        activation: Activation::Identity,
+        kind: Kind::Linear { activation: Activation::Identity },
         from: Place::Input,
+        start: 0,
+        inputs: n,
         to: Place::Params,
+        outputs: n,
     };
     let mut weights = Weights::new();
     let unit: Vec<f32> = (0..n * n).map(|i| f32::from(u8::from(i / n == i % n))).collect();

@@ -12,9 +12,9 @@ fn plans() -> Vec<Plan> {
     let gaussian = Head::Gaussian { n: 3 };
     vec![
         mlp(4, &[64, 64], Activation::Tanh, Head::Categorical { n: 2 }, Critic::Separate),
-        mlp(7, &[33], Activation::Relu, categorical, Critic::Shared),
+        mlp(7, &[33], Activation::Relu, categorical.clone(), Critic::Shared),
         mlp(7, &[], Activation::Identity, categorical, Critic::None),
-        mlp(3, &[64, 32], Activation::Tanh, gaussian, Critic::Shared),
+        mlp(3, &[64, 32], Activation::Tanh, gaussian.clone(), Critic::Shared),
         mlp(17, &[24, 24, 24], Activation::Relu, gaussian, Critic::None),
         mlp(1, &[5], Activation::Tanh, Head::Gaussian { n: 1 }, Critic::Separate),
     ]

@@ -6,7 +6,7 @@ use gleaner::{
     math,
     policy::{
         gpu::GpuNetwork,
-        plan::{Activation, Exploration, Forward, Head, Linear, Network, Outcome, Place, Plan},
+        plan::{Activation, Exploration, Forward, Head, Kind, Network, Operation, Outcome, Place, Plan},
     },
     seed::{ActionKey, DRAWS_PER_FRAME, Purpose, Seed, Stream, threefry, unit},
 };
@@ -21,6 +21,7 @@ pub enum Critic {
 
 /// A perceptron with `widths` between its inputs and its head.
 pub fn mlp(inputs: usize, widths: &[usize], activation: Activation, head: Head, critic: Critic) -> Plan {
+    let params = head.params();
     let mut plan = Plan { inputs, hidden: Vec::new(), layers: Vec::new(), head, value: critic != Critic::None };
     let trunk = |plan: &mut Plan, prefix: &str| {
         let mut from = (Place::Input, inputs);
@@ -33,7 +34,7 @@ pub fn mlp(inputs: usize, widths: &[usize], activation: Activation, head: Head, 
         from
     };
     let end = trunk(&mut plan, "trunk");
-    layer(&mut plan, "head", Activation::Identity, end, (Place::Params, head.params()));
+    layer(&mut plan, "head", Activation::Identity, end, (Place::Params, params));
     if critic != Critic::None {
         let end = if critic == Critic::Separate { trunk(&mut plan, "critic") } else { end };
         layer(&mut plan, "value", Activation::Identity, end, (Place::Value, 1));
@@ -43,7 +44,8 @@ pub fn mlp(inputs: usize, widths: &[usize], activation: Activation, head: Head, 
 
 fn layer(plan: &mut Plan, name: &str, activation: Activation, from: (Place, usize), to: (Place, usize)) {
     let (name, inputs, outputs) = (name.into(), from.1, to.1);
-    plan.layers.push(Linear { name, inputs, outputs, activation, from: from.0, to: to.0 });
+    let kind = Kind::Linear { activation };
+    plan.layers.push(Operation { name, kind, from: from.0, start: 0, inputs, to: to.0, outputs });
 }
 
 /// Random weights, scaled so that activations stay of order 1.
@@ -107,7 +109,7 @@ pub fn forward(
         values: vec![poison; n],
     };
     let Rows { inputs, keys, episodes, steps } = rows;
-    let input = Forward { inputs, masks, keys, episodes, steps, exploration };
+    let input = Forward { inputs, masks, keys, episodes, steps, exploration, memory: None };
     let Got { params, actions, log_probs, values } = &mut got;
     network.forward(&input, &mut Outcome { params, actions, log_probs, values })?;
     Ok(got)
@@ -145,10 +147,13 @@ fn layers(plan: &Plan, weights: &Weights, input: &[f32]) -> (Vec<f64>, f64) {
         let output = |o: usize| {
             let terms = from.iter().zip(&weight[o * layer.inputs..]).map(|(x, w)| x * f64::from(*w));
             let sum = f64::from(bias[o]) + terms.sum::<f64>();
-            match layer.activation {
+            let Kind::Linear { activation } = layer.kind else { panic!("the reference has linear layers only") };
+            match activation {
                 Activation::Identity => sum,
                 Activation::Tanh => sum.tanh(),
                 Activation::Relu => sum.max(0.0),
+                Activation::Silu => sum / (1.0 + (-sum).exp()),
+                Activation::Gelu => 0.5 * sum * (1.0 + (0.797_884_560_8 * (sum + 0.044_715 * sum.powi(3))).tanh()),
             }
         };
         let to: Vec<f64> = (0..layer.outputs).map(output).collect();

@@ -10,7 +10,13 @@ const WIDTH: usize = 64;
 
 fn spec() -> NetworkSpec {
     let head = HeadSpec::Gaussian { log_std: 0.0 };
-    NetworkSpec { trunk: vec![Layer::Linear(WIDTH)], actor: vec![], critic: Some(vec![]), head, normalize: None }
+    NetworkSpec {
+        trunk: vec![Layer::Linear(WIDTH)],
+        actor: vec![],
+        critic: Some(vec![]),
+        head,
+        ..NetworkSpec::default()
+    }
 }
 
 /// What the weights of `version` are filled with: small enough that the mean over a block is exact.

@@ -1,4 +1,5 @@
 mod bits;
+mod golden;
 mod heads;
 
 use safetensors::SafeTensors;
@@ -6,10 +7,7 @@ use safetensors::SafeTensors;
 use super::*;
 use crate::{
     components::{ActionKey, Episode, EpisodeStep, Masks},
-    policy::{
-        NetworkSpec,
-        plan::{Activation, Linear},
-    },
+    policy::{NetworkSpec, plan::Activation},
     seed::{Purpose, Seed},
     space::Space,
 };
@@ -46,6 +44,17 @@ impl Rows {
     }
 
     fn run(mut self, network: &mut CpuNetwork, exploration: Exploration, masked: bool) -> Self {
+        self.forward(network, exploration, masked, None);
+        self
+    }
+
+    fn forward(
+        &mut self,
+        network: &mut CpuNetwork,
+        exploration: Exploration,
+        masked: bool,
+        memory: Option<Memory<'_>>,
+    ) {
         let input = Forward {
             inputs: &self.inputs,
             masks: if masked { Masks::new(&self.masks) } else { Masks::new::<()>(&[]) },
@@ -53,6 +62,7 @@ impl Rows {
             episodes: &self.episodes,
             steps: &self.steps,
             exploration,
+            memory,
         };
         let mut out = Outcome {
             params: &mut self.params,
@@ -61,7 +71,6 @@ impl Rows {
             values: &mut self.values,
         };
         network.forward(&input, &mut out).unwrap();
-        self
     }
 }
 
@@ -71,7 +80,8 @@ fn network(spec: &NetworkSpec, inputs: usize, space: &Space) -> CpuNetwork {
         Space::Box { low, .. } => field(crate::data::Dtype::F32, vec![low.len()]),
         _ => field(crate::data::Dtype::I32, vec![]),
     };
-    let plan = spec.plan_for(inputs, space, &[fields]).unwrap();
+    let observation = field(crate::data::Dtype::F32, vec![inputs]);
+    let plan = spec.plan_for((&Space::unbounded(inputs), &[observation]), (space, &[fields])).unwrap();
     let mut weights = spec.initial_weights(&plan, Seed(11));
     // The small initial logits would leave the heads nearly untested.
     weights.0.get_mut("action.weight").unwrap().data.iter_mut().for_each(|x| *x *= 200.0);
@@ -95,49 +105,11 @@ fn close(got: &[f32], want: &[f32], what: &str) {
 }
 
 #[test]
-fn networks_equal_pytorch() {
-    for (name, activation) in [("mlp_tanh", Activation::Tanh), ("mlp_relu", Activation::Relu)] {
-        let layer = |name: &str, inputs, outputs, activation, from, to| Linear {
-            name: name.into(),
-            inputs,
-            outputs,
-            activation,
-            from,
-            to,
-        };
-        let plan = Plan {
-            inputs: 4,
-            hidden: vec![64, 64],
-            layers: vec![
-                layer("0", 4, 64, activation, Place::Input, Place::Hidden(0)),
-                layer("2", 64, 64, activation, Place::Hidden(0), Place::Hidden(1)),
-                layer("4", 64, 2, Activation::Identity, Place::Hidden(1), Place::Params),
-            ],
-            head: Head::Categorical { n: 2 },
-            value: false,
-        };
-        let mut weights = Weights::new();
-        for spec in plan.tensors() {
-            weights.insert(spec.name.clone(), spec.shape, golden(&format!("{name}/weights/{}", spec.name)));
-        }
-        let mut network = CpuNetwork::new(plan);
-        network.load(&weights).unwrap();
-        for arch in [Arch::new(), Arch::Scalar] {
-            network.arch = arch;
-            let rows = Rows::new(network.plan(), golden(&format!("{name}/input")), 0);
-            let rows = rows.run(&mut network, Exploration::Sample, false);
-            close(&rows.params, &golden(&format!("{name}/output")), name);
-            assert_eq!(rows.values, [0.0; 37]);
-        }
-    }
-}
-
-#[test]
 fn what_does_not_fit_is_an_error() {
     let mut network = network(&NetworkSpec::default(), 4, &Space::discrete(5));
     let mut call = |inputs: &[f32], exploration| {
         let masks = Masks::new::<()>(&[]);
-        let input = Forward { inputs, masks, keys: &[], episodes: &[], steps: &[], exploration };
+        let input = Forward { inputs, masks, keys: &[], episodes: &[], steps: &[], exploration, memory: None };
         let mut out = Outcome { params: &mut [], actions: &mut [], log_probs: &mut [], values: &mut [] };
         network.forward(&input, &mut out).map_err(|error| error.to_string())
     };

@@ -9,13 +9,9 @@ use crate::{
 pub(super) fn plan(plan: &Plan) -> Result<(), Error> {
     let error = |field: String, value: String, legal: &str| Error::Network { field, value, legal: legal.into() };
     for layer in &plan.layers {
-        let (from, to) = (width(plan, layer.from), width(plan, layer.to));
-        if from != Some(layer.inputs) || to != Some(layer.outputs) {
-            let value = format!("{} to {}, from {from:?} to {to:?}", layer.inputs, layer.outputs);
-            return Err(error(layer.name.clone(), value, "the widths of the places it reads and writes"));
-        }
-        if layer.from == layer.to || layer.to == Place::Input {
-            return Err(error(layer.name.clone(), format!("writing {:?}", layer.to), "a place it does not read"));
+        if !plan.fits(layer) {
+            let value = format!("{} to {}, from {:?} to {:?}", layer.inputs, layer.outputs, layer.from, layer.to);
+            return Err(error(layer.name.clone(), value, "two different places of these widths, at least 1"));
         }
     }
     if plan.head.params() == 0 {
@@ -26,15 +22,6 @@ pub(super) fn plan(plan: &Plan) -> Result<(), Error> {
         return Err(error("layers".into(), format!("{} layers", plan.layers.len()), "layers that write every output"));
     }
     Ok(())
-}
-
-fn width(plan: &Plan, place: Place) -> Option<usize> {
-    match place {
-        Place::Input => Some(plan.inputs),
-        Place::Hidden(i) => plan.hidden.get(i).copied(),
-        Place::Params => Some(plan.head.params()),
-        Place::Value => plan.value.then_some(1),
-    }
 }
 
 /// Whether the slices of a call have a row a row.
@@ -55,7 +42,7 @@ pub(super) fn call(plan: &Plan, input: &Forward<'_>, out: &Outcome<'_>) -> Resul
             return Err(Error::State { call: "forward", problem });
         }
     }
-    let legal = match (plan.head, input.exploration) {
+    let legal = match (&plan.head, input.exploration) {
         (_, Exploration::Sample | Exploration::Mode) | (Head::Gaussian { .. }, Exploration::Mean) => return Ok(()),
         (Head::Categorical { .. }, _) => "sample, mode",
         (Head::Gaussian { .. }, _) => "sample, mode, mean",

@@ -15,7 +15,7 @@ use self::{
     rows::{RowBuffers, uniform_stride},
     weights::DeviceWeights,
 };
-use super::plan::{Activation, Forward, Head, Network, Outcome, Plan};
+use super::plan::{Activation, Forward, Head, Kind, Network, Outcome, Plan};
 use crate::{
     components::Weights,
     error::Error,
@@ -47,10 +47,17 @@ impl GpuNetwork {
         check::plan(&plan)?;
         let mut kernels: Vec<Kernel> = Vec::new();
         for (i, layer) in plan.layers.iter().enumerate() {
-            let same = plan.layers[..i].iter().position(|other| other.activation == layer.activation);
+            let Kind::Linear { activation } = layer.kind else {
+                return Err(Error::Network {
+                    field: format!("layer {}", layer.name),
+                    value: format!("{:?}", layer.kind),
+                    legal: "linear layers on the GPU".into(),
+                });
+            };
+            let same = plan.layers[..i].iter().position(|other| other.kind == layer.kind);
             kernels.push(match same {
                 Some(same) => kernels[same].clone(),
-                None => Kernel::new(&gpu, "linear", &[("activation", constant(layer.activation))])?,
+                None => Kernel::new(&gpu, "linear", &[("activation", constant(activation))])?,
             });
         }
         let head = match plan.head {
@@ -121,6 +128,8 @@ fn constant(activation: Activation) -> f64 {
         Activation::Identity => 0.0,
         Activation::Tanh => 1.0,
         Activation::Relu => 2.0,
+        Activation::Silu => 3.0,
+        Activation::Gelu => 4.0,
     }
 }
 

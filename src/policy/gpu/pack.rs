@@ -29,13 +29,13 @@ impl Packed {
             [key.0[0], key.0[1], episode.0, step.0]
         };
         self.draws.extend(input.keys.iter().zip(counters).map(draw));
-        self.pack_masks(plan.head, input, rows);
+        self.pack_masks(&plan.head, input, rows);
         self.pack_uniforms(plan, input.exploration, rows as u32, stride);
     }
 
-    fn pack_masks(&mut self, head: Head, input: &Forward<'_>, rows: usize) {
+    fn pack_masks(&mut self, head: &Head, input: &Forward<'_>, rows: usize) {
         self.masks.clear();
-        let Head::Categorical { n } = head else { return };
+        let Head::Categorical { n } = *head else { return };
         let width = input.masks.width().min(n);
         if width == 0 {
             return;
@@ -64,7 +64,7 @@ impl Packed {
         let exploration = exploration as u32;
         match plan.head {
             Head::Categorical { n } => {
-                let mask_words = if self.masks.is_empty() { 0 } else { mask_words(plan.head) as u32 };
+                let mask_words = if self.masks.is_empty() { 0 } else { mask_words(&plan.head) as u32 };
                 put(bytes_of(&CategoricalParams { rows, actions: n as u32, exploration, mask_words }));
             }
             Head::Gaussian { n } => put(bytes_of(&GaussianParams { rows, actions: n as u32, exploration, padding: 0 })),

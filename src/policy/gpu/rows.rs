@@ -28,7 +28,7 @@ pub(super) fn uniform_stride(gpu: &Gpu) -> u64 {
 }
 
 /// Words of one row's mask; 0 for a head that has no discrete action.
-pub(super) fn mask_words(head: Head) -> usize {
+pub(super) fn mask_words(head: &Head) -> usize {
     match head {
         Head::Categorical { n } => n.div_ceil(4),
         Head::Gaussian { .. } => 0,
@@ -57,7 +57,7 @@ impl RowBuffers {
             uniforms: gpu.buffer("uniforms", uniforms, wgpu::BufferUsages::UNIFORM | wgpu::BufferUsages::COPY_DST)?,
             inputs: storage("inputs", plan.inputs)?,
             draws: storage("draws", 4)?,
-            masks: storage("masks", mask_words(plan.head))?,
+            masks: storage("masks", mask_words(&plan.head))?,
             params: storage("params", plan.head.params())?,
             actions: storage("actions", plan.head.action_words())?,
             log_probs: storage("log-probs", 1)?,

@@ -22,9 +22,9 @@ pub(super) struct Scratch {
 }
 
 impl Scratch {
-    pub(super) fn new(head: Head) -> Self {
+    pub(super) fn new(head: &Head) -> Self {
         let lanes = match head {
-            Head::Categorical { n } => n,
+            Head::Categorical { n } => *n,
             Head::Gaussian { .. } => 0,
         };
         Self { lanes: vec![[0.0; LANES]; lanes] }
@@ -32,7 +32,7 @@ impl Scratch {
 }
 
 /// What a head's parameters stand for.
-pub(super) fn unit_name(head: Head) -> &'static str {
+pub(super) fn unit_name(head: &Head) -> &'static str {
     match head {
         Head::Categorical { .. } => "actions",
         Head::Gaussian { .. } => "elements",
@@ -42,13 +42,13 @@ pub(super) fn unit_name(head: Head) -> &'static str {
 /// Writes actions and log-probabilities of all rows from `out.params`.
 pub(super) fn act(
     arch: Arch,
-    head: Head,
+    head: &Head,
     log_std: &[f32],
     input: &Forward<'_>,
     out: &mut Outcome<'_>,
     scratch: &mut Scratch,
 ) {
-    match head {
+    match *head {
         Head::Categorical { n } => arch.dispatch(categorical::Act { n, input, out, weights: &mut scratch.lanes }),
         Head::Gaussian { n } => arch.dispatch(gaussian::Act { n, log_std, input, out }),
     }

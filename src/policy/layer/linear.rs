@@ -1,14 +1,14 @@
-//! `to = from · weightᵀ + bias`: a register tile of 6 rows × 16 outputs, inputs in order.
+//! `to = activation(from · weightᵀ + bias)`: a register tile of 6 rows × 16 outputs, inputs in order.
 //!
 //! With AVX2 the tile takes 12 of 16 registers, 2 more hold weights and 1 an input (the shape of BLIS's Haswell
 //! kernel). There is one code path: a block is padded to whole tiles, so a row's sums do not depend on its neighbours.
 
 use std::marker::PhantomData;
 
-use pulp::{Simd, WithSimd};
+use pulp::{Arch, Simd, WithSimd};
 
-use super::Elementwise;
-use crate::policy::plan::Linear;
+use super::{Block, Elementwise, ForActivation, Kernel, Tensors, with_activation};
+use crate::policy::plan::{Activation, Operation};
 
 /// Outputs of a panel of weights.
 pub(crate) const PANEL: usize = 16;
@@ -27,18 +27,18 @@ pub(crate) struct Packed {
 
 impl Packed {
     /// Packs `[outputs, inputs]` weights and `[outputs]` biases.
-    pub(crate) fn new(layer: &Linear, weight: &[f32], bias: &[f32]) -> Self {
-        let padded = layer.outputs.next_multiple_of(PANEL);
-        let mut weights = vec![0.0; padded * layer.inputs];
-        for (output, row) in weight.chunks_exact(layer.inputs).enumerate() {
-            let panel = &mut weights[output / PANEL * PANEL * layer.inputs..][..PANEL * layer.inputs];
+    pub(crate) fn new(inputs: usize, weight: &[f32], bias: &[f32]) -> Self {
+        let padded = bias.len().next_multiple_of(PANEL);
+        let mut weights = vec![0.0; padded * inputs];
+        for (output, row) in weight.chunks_exact(inputs).enumerate() {
+            let panel = &mut weights[output / PANEL * PANEL * inputs..][..PANEL * inputs];
             for (input, x) in row.iter().enumerate() {
                 panel[input * PANEL + output % PANEL] = *x;
             }
         }
         let mut padded_bias = vec![0.0; padded];
         padded_bias[..bias.len()].copy_from_slice(bias);
-        Self { inputs: layer.inputs, weights, bias: padded_bias }
+        Self { inputs, weights, bias: padded_bias }
     }
 
     /// Outputs with padding: the stride of `to` in [`run`].
@@ -47,14 +47,55 @@ impl Packed {
     }
 }
 
-/// Runs a layer with its activation over `to.len() / packed.padded()` rows, a multiple of [`TILE`].
-pub(crate) struct Run<'a, A> {
-    pub(crate) packed: &'a Packed,
-    pub(crate) from: &'a [f32],
-    /// Distance of rows in `from`.
-    pub(crate) stride: usize,
-    pub(crate) to: &'a mut [f32],
-    pub(crate) activation: PhantomData<A>,
+/// A linear layer.
+#[derive(Debug)]
+pub(crate) struct Linear {
+    packed: Packed,
+    activation: Activation,
+}
+
+impl Linear {
+    pub(crate) fn new(operation: &Operation, activation: Activation, tensors: &Tensors<'_>) -> Self {
+        let packed = Packed::new(operation.inputs, tensors.get("weight"), tensors.get("bias"));
+        Self { packed, activation }
+    }
+}
+
+impl Kernel for Linear {
+    fn run(&self, arch: Arch, block: Block<'_>, _: &mut [f32]) {
+        let rows = block.rows.next_multiple_of(TILE);
+        let to = &mut block.to[..rows * self.packed.padded()];
+        run(arch, self.activation, &self.packed, block.from, block.stride, to);
+    }
+}
+
+/// Runs a layer over the `to.len() / packed.padded()` rows of `from`, a multiple of [`TILE`], that are `stride` apart.
+pub(crate) fn run(arch: Arch, activation: Activation, packed: &Packed, from: &[f32], stride: usize, to: &mut [f32]) {
+    with_activation(activation, Rows { arch, packed, from, stride, to });
+}
+
+struct Rows<'a> {
+    arch: Arch,
+    packed: &'a Packed,
+    from: &'a [f32],
+    stride: usize,
+    to: &'a mut [f32],
+}
+
+impl ForActivation for Rows<'_> {
+    // One dispatch a layer: compiled as one function, the kernels would compete for the optimiser's limits.
+    fn run<A: Elementwise>(self) {
+        let Self { arch, packed, from, stride, to } = self;
+        arch.dispatch(Run { packed, from, stride, to, activation: PhantomData::<A> });
+    }
+}
+
+struct Run<'a, A> {
+    packed: &'a Packed,
+    from: &'a [f32],
+    stride: usize,
+    to: &'a mut [f32],
+    activation: PhantomData<A>,
 }
 
 impl<A: Elementwise> WithSimd for Run<'_, A> {
@@ -81,9 +122,9 @@ impl<A: Elementwise> Run<'_, A> {
         // Panels outermost: one stays in the first-level cache while the block's rows pass by.
         for (panel, (weights, bias)) in weights.zip(self.packed.bias.chunks_exact(PANEL)).enumerate() {
             let (weights, bias) = (S::as_simd_f32s(weights).0.as_chunks().0, S::as_simd_f32s(bias).0.as_chunks().0);
-            let from = self.from.chunks_exact(TILE * self.stride);
-            for (from, to) in from.zip(self.to.chunks_exact_mut(TILE * padded)) {
-                let sums = tile::<S, V>(simd, weights, bias[0], from, self.stride);
+            for (tile, to) in self.to.chunks_exact_mut(TILE * padded).enumerate() {
+                let from = &self.from[tile * TILE * self.stride..];
+                let sums = sums::<S, V>(simd, weights, bias[0], from, self.stride);
                 for (row, sums) in sums.iter().enumerate() {
                     let to = S::as_mut_simd_f32s(&mut to[row * padded + panel * PANEL..][..PANEL]).0;
                     for (to, sum) in to.iter_mut().zip(sums) {
@@ -96,7 +137,7 @@ impl<A: Elementwise> Run<'_, A> {
 }
 
 #[inline(always)]
-fn tile<S: Simd, const V: usize>(
+fn sums<S: Simd, const V: usize>(
     simd: S,
     weights: &[[S::f32s; V]],
     bias: [S::f32s; V],

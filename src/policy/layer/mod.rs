@@ -1,15 +1,79 @@
-//! Layers. A new activation is a file here, its twin in `shaders/`, and its lines in the table below.
+//! Layers. A new one is a file here, its twin in `shaders/`, and its lines in the tables below.
 
+mod conv2d;
+mod embedding;
+mod gelu;
+mod gru;
+mod layer_norm;
 pub(super) mod linear;
+mod lstm;
 mod relu;
+mod silu;
 mod tanh;
 
-use std::marker::PhantomData;
+use std::fmt;
 
 use pulp::{Arch, Simd};
 use serde::{Deserialize, Serialize};
 
-use super::plan::Activation;
+use super::plan::{Activation, Kind, Memory, Operation};
+use crate::components::Weights;
+
+/// An operation with its weights as the CPU reads them.
+pub(crate) trait Kernel: Send + Sync + fmt::Debug {
+    /// Computes a block of rows. What it computes of a row does not depend on the others.
+    fn run(&self, arch: Arch, block: Block<'_>, scratch: &mut [f32]);
+
+    /// Floats of scratch memory for blocks of up to `rows` rows, a multiple of [`linear::TILE`].
+    fn scratch(&self, _rows: usize) -> usize {
+        0
+    }
+}
+
+/// A block of rows: matrices with a row a row.
+pub(crate) struct Block<'a> {
+    pub(crate) rows: usize,
+    /// From the first column that is read. Behind the last row are more: a kernel may compute with them.
+    pub(crate) from: &'a [f32],
+    /// Distance of rows in `from`.
+    pub(crate) stride: usize,
+    /// Room for whole tiles of rows.
+    pub(crate) to: &'a mut [f32],
+    /// Distance of rows in `to`: whole panels.
+    pub(crate) to_stride: usize,
+    /// What the block's rows remember.
+    pub(crate) memory: Option<Memory<'a>>,
+}
+
+/// The tensors of one operation.
+pub(crate) struct Tensors<'a> {
+    weights: &'a Weights,
+    name: &'a str,
+}
+
+impl<'a> Tensors<'a> {
+    pub(crate) fn new(weights: &'a Weights, name: &'a str) -> Self {
+        Self { weights, name }
+    }
+
+    /// The elements of `NAME.part`, which [`Weights::check`] has found.
+    pub(crate) fn get(&self, part: &str) -> &'a [f32] {
+        self.weights.get(&format!("{}.{part}", self.name)).map_or(&[], |tensor| &tensor.data)
+    }
+}
+
+/// The kernel of an operation.
+pub(crate) fn pack(operation: &Operation, tensors: &Tensors<'_>) -> Box<dyn Kernel> {
+    match operation.kind {
+        Kind::Linear { activation } => Box::new(linear::Linear::new(operation, activation, tensors)),
+        Kind::LayerNorm { activation } => Box::new(layer_norm::LayerNorm::new(operation, activation, tensors)),
+        Kind::Conv2d(shapes) => Box::new(conv2d::Conv2d::new(shapes, tensors)),
+        Kind::Embedding { entries } => Box::new(embedding::Embedding::new(operation, entries, tensors)),
+        Kind::Gru { state } => Box::new(gru::Gru::new(operation, state, tensors)),
+        Kind::Lstm { state } => Box::new(lstm::Lstm::new(operation, state, tensors)),
+        Kind::Copy { at } => Box::new(Copy { at, columns: operation.inputs }),
+    }
+}
 
 /// Applied to each element of a linear layer's result. In vector operations: whether the compiler finds those itself
 /// changes with the profile that a user builds with.
@@ -22,21 +86,45 @@ pub(crate) trait Elementwise {
 pub enum Layer {
     /// `x · weightᵀ + bias` with so many outputs, 1 to 65,536.
     Linear(usize),
-    /// Hyperbolic tangent of each element; directly after a linear layer.
+    /// Normalisation over the elements of a row, with weight and bias (Ba, Kiros and Hinton 2016).
+    LayerNorm,
+    /// Convolution of an image `[channels, height, width]` without padding. Reads an observation's image, divided by
+    /// 255 if it is of bytes, or another convolution's.
+    Conv2d {
+        /// Output channels, 1 to 65,536.
+        filters: usize,
+        /// Side of the kernel, at least 1.
+        kernel: usize,
+        /// Step of the kernel, at least 1.
+        stride: usize,
+    },
+    /// Makes an image a row of numbers; has a number of its own, as in PyTorch, and costs nothing.
+    Flatten,
+    /// A learned vector of so many numbers for each value of a discrete observation; first in a list.
+    Embedding(usize),
+    /// Gated recurrent unit with so many hidden numbers, 1 to 65,536: PyTorch's `GRU` of one layer.
+    Gru(usize),
+    /// Long short-term memory with so many hidden numbers, 1 to 65,536: PyTorch's `LSTM` of one layer.
+    Lstm(usize),
+    /// Hyperbolic tangent; an activation stands directly after a linear layer, a convolution or a normalisation.
     Tanh,
-    /// The positive part of each element; directly after a linear layer.
+    /// The positive part.
     Relu,
+    /// `x · σ(x)`.
+    Silu,
+    /// `x · Φ(x)` in its tanh form: PyTorch's `GELU(approximate="tanh")`.
+    Gelu,
 }
 
 /// The table of activations: entry of a list, name in a plan, kernel.
 macro_rules! activations {
     ($($layer:ident => $kernel:path),* $(,)?) => {
         impl Layer {
-            /// What the entry fuses into the linear layer before it; none for a linear layer.
+            /// What the entry fuses into the layer before it; none if it is no activation.
             pub fn activation(self) -> Option<Activation> {
                 match self {
-                    Self::Linear(_) => None,
                     $( Self::$layer => Some(Activation::$layer), )*
+                    _ => None,
                 }
             }
 
@@ -49,26 +137,19 @@ macro_rules! activations {
             }
         }
 
-        /// Runs a linear layer with its activation; see [`linear::Run`]. One dispatch a layer: compiled as one function,
-        /// the kernels would compete for the optimiser's limits.
-        pub(crate) fn run(
-            arch: Arch,
-            activation: Activation,
-            packed: &linear::Packed,
-            from: &[f32],
-            stride: usize,
-            to: &mut [f32],
-        ) {
+        /// Compiles `work` for each activation and runs the one that is asked for.
+        pub(crate) fn with_activation(activation: Activation, work: impl ForActivation) {
             match activation {
-                Activation::Identity => {
-                    arch.dispatch(linear::Run { packed, from, stride, to, activation: PhantomData::<Identity> })
-                }
-                $( Activation::$layer => {
-                    arch.dispatch(linear::Run { packed, from, stride, to, activation: PhantomData::<$kernel> })
-                } )*
+                Activation::Identity => work.run::<Identity>(),
+                $( Activation::$layer => work.run::<$kernel>(), )*
             }
         }
     };
+}
+
+/// Work with an activation in its inner loop.
+pub(crate) trait ForActivation {
+    fn run<A: Elementwise>(self);
 }
 
 struct Identity;
@@ -83,4 +164,27 @@ impl Elementwise for Identity {
 activations! {
     Tanh => tanh::Tanh,
     Relu => relu::Relu,
+    Silu => silu::Silu,
+    Gelu => gelu::Gelu,
+}
+
+/// Copies columns.
+#[derive(Debug)]
+struct Copy {
+    at: usize,
+    columns: usize,
+}
+
+impl Kernel for Copy {
+    fn run(&self, _: Arch, block: Block<'_>, _: &mut [f32]) {
+        let rows = block.to.chunks_exact_mut(block.to_stride).zip(block.from.chunks(block.stride)).take(block.rows);
+        rows.for_each(|(to, from)| to[self.at..][..self.columns].copy_from_slice(&from[..self.columns]));
+    }
+}
+
+/// `σ(x)`, the logistic function, by `tanh`: within 3e-7.
+#[inline(always)]
+fn sigmoid<S: Simd>(simd: S, x: S::f32s) -> S::f32s {
+    let half = simd.splat_f32s(0.5);
+    simd.mul_add_e_f32s(half, tanh::Tanh::apply(simd, simd.mul_f32s(half, x)), half)
 }
