@@ -66,6 +66,9 @@ pub struct CollectorConfig {
     pub reward: RewardTransform,
     /// Whether logits, or means and standard deviations, are recorded. Only with a network. Default: no.
     pub record_distribution: bool,
+    /// Whether the state that each frame begins with is recorded as column "state". Only with a recurrent network.
+    /// Default: no.
+    pub record_states: bool,
     /// Whether [`EpisodeEnded`](crate::rollout::EpisodeEnded) is triggered for each finished episode. Default: no.
     pub episode_events: bool,
     /// Fewest rows that a thread is given to step; below twice this many one thread steps all. Default: 16,384, worth
@@ -95,6 +98,7 @@ impl Default for CollectorConfig {
             max_arenas: 8,
             reward: RewardTransform::default(),
             record_distribution: false,
+            record_states: false,
             episode_events: false,
             step_rows_per_thread: 16_384,
             infer_rows_per_thread: 512,
@@ -305,6 +309,8 @@ impl<T: Task, S: Stepper<T> + 'static> CollectorBuilder<T, S> {
         reward: RewardTransform => reward;
         /// See [`CollectorConfig::record_distribution`].
         record_distribution: bool => record_distribution;
+        /// See [`CollectorConfig::record_states`].
+        record_states: bool => record_states;
         /// See [`CollectorConfig::episode_events`].
         episode_events: bool => episode_events;
         /// See [`CollectorConfig::step_rows_per_thread`].

@@ -138,6 +138,20 @@ fn columns<T: Task>(
         }
         _ => {}
     }
+    match plan {
+        Some(plan) if plan.state() > 0 => {
+            columns.memory = crate::policy::remembered::<T>(world, plan);
+            if config.record_states {
+                let (spec, source) = crate::policy::state_column::<T>(world, plan);
+                columns.add(spec, Some(source));
+            }
+        }
+        _ if config.record_states => {
+            let reason = "only a recurrent network has states to record".into();
+            return Err(Error::Conflict { first: "record_states", second: "policy", reason });
+        }
+        _ => {}
+    }
     for extra in extras {
         columns.add_unique(world, extra)?;
     }

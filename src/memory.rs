@@ -23,8 +23,8 @@ pub(crate) fn check<T: Task>(
 ) -> Result<(), Error> {
     let rows = config.rows;
     let row = ROW + 2 * size_of::<T::Observation>() + size_of::<T::Action>() + size_of::<T::Mask>();
-    // Inputs and parameters of a row, the latter once more if they are recorded.
-    let scratch = plan.map_or(0, |plan| 4 * (plan.inputs + 2 * plan.head.params()));
+    // Inputs, parameters and states of a row, the latter once more where they are recorded.
+    let scratch = plan.map_or(0, |plan| 4 * (plan.inputs + 2 * plan.head.params() + 4 * plan.state()));
     // A published set, an initial one, and a packed one a thread.
     let sets = config.threads.saturating_add(2);
     let parts = [

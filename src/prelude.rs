@@ -19,5 +19,5 @@ pub use crate::{
     space::Space,
     stats::Stats,
     task::Task,
-    weights::WeightsHandle,
+    weights::{NameMap, WeightsFile, WeightsHandle},
 };

@@ -5,12 +5,12 @@ use std::path::{Path, PathBuf};
 use serde::{Deserialize, Serialize};
 
 use crate::{
-    components::Weights,
     config::CollectorConfig,
     error::Error,
     policy::{Backend, NetworkSpec, Policy},
     ron_file,
     task::Task,
+    weights::{NameMap, WeightsFile},
 };
 
 /// Longest run file, in bytes: 1 MiB.
@@ -59,6 +59,10 @@ pub enum PolicyConfig {
         /// weights.
         #[serde(default)]
         weights: Option<PathBuf>,
+        /// RON file of the names that the weights have in their file ([`NameMap`]); its path as that of the weights.
+        /// Default: none, the network's names.
+        #[serde(default)]
+        names: Option<PathBuf>,
         /// Where it runs. Default: [`Backend::Auto`].
         #[serde(default)]
         backend: Backend,
@@ -76,12 +80,22 @@ impl RunConfig {
 }
 
 impl PolicyConfig {
-    /// The policy, for a run file in `folder`. Errors: those of [`Weights::load`].
+    /// The policy, for a run file in `folder`. Errors: those of [`WeightsFile::load`] and of
+    /// [`NameMap::from_ron_file`]; [`Error::Conflict`] for names without weights.
     pub fn policy<T: Task>(&self, folder: &Path) -> Result<Policy<T>, Error> {
-        let Self::Network { spec, weights, backend, seed } = self else { return Ok(Policy::random()) };
+        let Self::Network { spec, weights, names, backend, seed } = self else { return Ok(Policy::random()) };
         let policy = Policy::network(spec.clone()).backend(*backend).seed(*seed);
+        let map = names.as_ref().map(|file| NameMap::from_ron_file(folder.join(file))).transpose()?;
         match weights {
-            Some(file) => Ok(policy.weights(Weights::load(folder.join(file))?)),
+            Some(file) => {
+                let mut file = WeightsFile::new(folder.join(file)).names(map.unwrap_or_default());
+                Ok(policy.weights(file.load()?))
+            }
+            None if names.is_some() => Err(Error::Conflict {
+                first: "policy.names",
+                second: "policy.weights",
+                reason: "the names are those of a file of weights; give one, or leave the names out".into(),
+            }),
             None => Ok(policy),
         }
     }
@@ -130,6 +144,7 @@ impl RunFile {
                 "policy.spec".into(),
                 "policy".into(),
             ],
+            Error::Io { path, .. } | Error::Ron { path, .. } if self.is_names(path) => vec!["policy.names".into()],
             Error::Weights(_) | Error::Tensor { .. } | Error::Io { .. } => {
                 vec!["policy.weights".into(), "policy".into()]
             }
@@ -137,6 +152,12 @@ impl RunFile {
             _ => vec!["env".into()],
         };
         ron_file::located(&self.path, &self.text, &candidates, &error)
+    }
+
+    /// Whether this is the file of the weights' names.
+    fn is_names(&self, path: &Path) -> bool {
+        let PolicyConfig::Network { names: Some(names), .. } = &self.config.policy else { return false };
+        self.folder().join(names) == path
     }
 }
 

@@ -35,6 +35,18 @@ impl ColumnSpec {
     }
 }
 
+/// What rows remember from tick to tick, for rollouts that keep it.
+pub trait Remembered: Send + Sync {
+    /// Numbers of a row's state.
+    fn width(&self) -> usize;
+
+    /// Writes the states that the coming frames begin with, `[rows, width]` by slot; zeros where an episode begins.
+    fn before(&mut self, world: &World, out: &mut [f32]);
+
+    /// Writes the states behind the newest frames, `[rows, width]` by slot, also where they ended an episode.
+    fn after(&mut self, world: &World, out: &mut [f32]);
+}
+
 /// Where the values of a recorded column come from, each tick.
 pub trait Source: Send + Sync {
     /// Writes one value a row into `out`, by slot. `in_order` says that the rows are one table in slot order.

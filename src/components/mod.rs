@@ -9,7 +9,7 @@ mod tick;
 mod trajectory;
 mod weights;
 
-pub use column::{ColumnSpec, Source};
+pub use column::{ColumnSpec, Remembered, Source};
 pub use critic::Critic;
 pub use end::{End, Flags, Truncation};
 pub use policy::PolicyWeights;
@@ -20,6 +20,7 @@ pub use row::{
 pub(crate) use tick::Threads;
 pub use tick::{Parallelism, TickPlan, TickReport};
 pub use trajectory::{Trajectory, TrajectoryId};
+pub(crate) use weights::name_list;
 pub use weights::{TensorSpec, WeightTensor, Weights};
 
 pub use crate::seed::ActionKey;

@@ -48,8 +48,8 @@ impl Weights {
         let error = |name: &str, problem| Error::Tensor { name: name.into(), problem };
         for spec in specs {
             let tensor = self.get(&spec.name).ok_or_else(|| {
-                let have: Vec<_> = self.0.keys().map(String::as_str).collect();
-                error(&spec.name, format!("missing; the set has {}", have.join(", ")))
+                let have = name_list(self.0.keys().map(String::as_str));
+                error(&spec.name, format!("missing; the set has {have}"))
             })?;
             if tensor.shape != spec.shape {
                 return Err(error(&spec.name, format!("shape is {:?}; legal: {:?}", tensor.shape, spec.shape)));
@@ -63,10 +63,23 @@ impl Weights {
         }
         match self.0.keys().find(|name| !specs.iter().any(|spec| spec.name == **name)) {
             Some(name) => {
-                let legal: Vec<_> = specs.iter().map(|spec| spec.name.as_str()).collect();
-                Err(error(name, format!("the network has no such tensor; legal: {}", legal.join(", "))))
+                let legal = name_list(specs.iter().map(|spec| spec.name.as_str()));
+                Err(error(name, format!("the network has no such tensor; legal: {legal}")))
             }
             None => Ok(()),
+        }
+    }
+}
+
+/// Names for a message: a file may have any number of them.
+pub(crate) fn name_list<'a>(mut names: impl Iterator<Item = &'a str>) -> String {
+    const SHOWN: usize = 24;
+    let mut list = names.by_ref().take(SHOWN).collect::<Vec<_>>().join(", ");
+    match names.count() {
+        0 => list,
+        more => {
+            list.push_str(&format!(" and {more} more"));
+            list
         }
     }
 }

@@ -104,6 +104,16 @@ pub(super) fn list() -> Vec<wgpu::Adapter> {
     adapters
 }
 
+/// Those whose name has `part` in it, in either case. Errors: [`Error::Gpu`] with all names, if there are none.
+pub(super) fn named(adapters: Vec<wgpu::Adapter>, part: &str) -> Result<Vec<wgpu::Adapter>, Error> {
+    let names: Vec<_> = adapters.iter().map(|adapter| adapter.get_info().name).collect();
+    let fits = |name: &String| name.to_lowercase().contains(&part.to_lowercase());
+    if !names.is_empty() && !names.iter().any(fits) {
+        return Err(Error::Gpu(format!("no adapter is called {part}; legal: a part of {}", names.join(", "))));
+    }
+    Ok(adapters.into_iter().zip(&names).filter(|(_, name)| fits(name)).map(|(adapter, _)| adapter).collect())
+}
+
 /// The process's instance: loading drivers takes long, and an instance outlives a lost device. `None` where wgpu has no
 /// backend for the platform.
 pub(super) fn instance() -> Option<&'static wgpu::Instance> {

@@ -22,11 +22,13 @@ pub struct GpuConfig {
     pub deadline: Duration,
     /// Whether an adapter that runs on the CPU will do if there is no hardware; default true.
     pub software: bool,
+    /// A part of the adapter's name in either case, such as "nvidia"; default none, any adapter.
+    pub adapter: Option<String>,
 }
 
 impl Default for GpuConfig {
     fn default() -> Self {
-        Self { deadline: Duration::from_secs(30), software: true }
+        Self { deadline: Duration::from_secs(30), software: true, adapter: None }
     }
 }
 
@@ -58,7 +60,10 @@ impl Gpu {
     /// # Errors
     /// [`Error::Gpu`] says what to install, or why each adapter refused.
     pub fn open(config: &GpuConfig) -> Result<Arc<Self>, Error> {
-        let adapters = adapter::list();
+        let mut adapters = adapter::list();
+        if let Some(name) = &config.adapter {
+            adapters = adapter::named(adapters, name)?;
+        }
         let kinds: Vec<AdapterKind> = adapters.iter().map(|adapter| adapter.get_info().device_type.into()).collect();
         let mut refusals = Vec::new();
         for i in adapter::choose(&kinds, config.software) {

@@ -169,6 +169,7 @@ impl<T: Task> HostBuilder<T> {
 
 fn columns<T: Task>(world: &mut World, actor: &Actor<T>, extras: Vec<Extra>) -> Result<Columns, Error> {
     let mut columns = Columns::of::<T>(world, actor.plan().is_some());
+    columns.memory = actor.plan().and_then(|plan| crate::policy::remembered::<T>(world, plan));
     for extra in extras {
         columns.add_unique(world, extra)?;
     }

@@ -5,7 +5,8 @@ use std::sync::{Arc, Mutex, PoisonError};
 use bevy_ecs::prelude::*;
 
 use super::{
-    backend::open_network,
+    backend::Backend,
+    cpu::CpuNetwork,
     evaluate::Evaluator,
     normalize::{Normalizer, RunningNorm},
     plan::{Exploration, Head, Network, Plan, States},
@@ -52,7 +53,8 @@ pub(super) struct NetworkActor<T: Task> {
     pub recorded: Option<Vec<f32>>,
     /// What rows remember, if the network is recurrent.
     pub states: States,
-    /// By place in the run: whether an episode begins. Scratch.
+    /// By place in the run: where its state is, and whether it begins with zeros. Scratch.
+    pub places: Vec<u32>,
     pub fresh: Vec<u8>,
     /// Standard deviations of a Gaussian head.
     pub std: Vec<f32>,
@@ -176,21 +178,23 @@ impl<T: Task> NetworkActor<T> {
         }
         let weights = Arc::new(policy.initial_weights(&plan)?);
         let running = policy.running_norm(plan.inputs)?;
-        let (first, backend) = open_network(&plan, policy.backend, rows)?;
+        let (first, backend) = policy.site.open(&plan, rows)?;
         let mut networks = vec![first];
         if backend == "cpu" {
             for _ in 1..threads {
-                networks.push(open_network(&plan, super::Backend::Cpu, rows)?.0);
+                networks.push(Box::new(CpuNetwork::new(plan.clone())));
             }
         }
         let normalizer = running.as_ref().map(RunningNorm::snapshot);
-        let resolved = if backend == "cpu" { super::Backend::Cpu } else { super::Backend::Gpu };
+        let mut site = policy.site.clone();
+        site.backend = if backend == "cpu" { Backend::Cpu } else { Backend::Gpu };
         let mut actor = Self {
             exploration,
-            evaluator: Evaluator::new(plan.clone(), resolved, weights.clone(), normalizer.clone()),
+            evaluator: Evaluator::new(plan.clone(), site, weights.clone(), normalizer.clone()),
             params: vec![0.0; rows * plan.head.params()],
             recorded: record_params.then(|| vec![0.0; rows * plan.head.params()]),
             states: States::new(rows, plan.state()),
+            places: Vec::new(),
             fresh: Vec::new(),
             std: Vec::new(),
             networks: networks.into_iter().map(|network| Mutex::new(Lane { network, inputs: Vec::new() })).collect(),

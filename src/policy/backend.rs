@@ -1,5 +1,8 @@
 //! Where a network runs.
 
+#[cfg(feature = "gpu")]
+use std::sync::Arc;
+
 use serde::{Deserialize, Serialize};
 
 use super::{
@@ -7,6 +10,8 @@ use super::{
     plan::{Network, Plan},
 };
 use crate::error::Error;
+#[cfg(feature = "gpu")]
+use crate::gpu::Gpu;
 
 /// Where a network runs. The choice is a fixed rule, never a measurement, so that a run can be reproduced.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash, Serialize, Deserialize)]
@@ -37,24 +42,35 @@ impl Backend {
     }
 }
 
-/// Opens a network for `rows` rows on the backend that the rule chooses; returns what it runs on, in words.
-pub(crate) fn open_network(plan: &Plan, backend: Backend, rows: usize) -> Result<(Box<dyn Network>, String), Error> {
+/// Where a policy's network is opened.
+#[derive(Clone, Debug, Default)]
+pub(crate) struct Site {
+    pub backend: Backend,
+    /// A device of the caller's; else the process's.
     #[cfg(feature = "gpu")]
-    {
-        // Looked for only where the answer matters: it costs the start of a driver.
-        let enough = Backend::Auto.resolve(true, rows, plan.operations()) == Backend::Gpu;
-        let hardware = backend == Backend::Auto && enough && crate::gpu::Gpu::hardware_available();
-        if backend.resolve(hardware, rows, plan.operations()) == Backend::Gpu {
-            let gpu = crate::gpu::Gpu::shared()?;
-            let name = gpu.adapter().to_string();
-            return Ok((Box::new(super::gpu::GpuNetwork::new(gpu, plan.clone())?), name));
+    pub device: Option<Arc<Gpu>>,
+}
+
+impl Site {
+    /// Opens a network for `rows` rows on the backend that the rule chooses; returns what it runs on, in words.
+    pub fn open(&self, plan: &Plan, rows: usize) -> Result<(Box<dyn Network>, String), Error> {
+        #[cfg(feature = "gpu")]
+        {
+            // Looked for only where the answer matters: it costs the start of a driver.
+            let enough = Backend::Auto.resolve(true, rows, plan.operations()) == Backend::Gpu;
+            let hardware = self.backend == Backend::Auto && enough && Gpu::hardware_available();
+            if self.backend.resolve(hardware, rows, plan.operations()) == Backend::Gpu {
+                let gpu = self.device.clone().map_or_else(Gpu::shared, Ok)?;
+                let name = gpu.adapter().to_string();
+                return Ok((Box::new(super::gpu::GpuNetwork::new(gpu, plan.clone())?), name));
+            }
         }
+        #[cfg(not(feature = "gpu"))]
+        if self.backend.resolve(false, rows, plan.operations()) == Backend::Gpu {
+            return Err(Error::Gpu("gleaner was built without its feature `gpu`".into()));
+        }
+        Ok((Box::new(CpuNetwork::new(plan.clone())), "cpu".into()))
     }
-    #[cfg(not(feature = "gpu"))]
-    if backend.resolve(false, rows, plan.operations()) == Backend::Gpu {
-        return Err(Error::Gpu("gleaner was built without its feature `gpu`".into()));
-    }
-    Ok((Box::new(CpuNetwork::new(plan.clone())), "cpu".into()))
 }
 
 #[cfg(test)]

@@ -126,8 +126,8 @@ impl CpuNetwork {
             _ => {}
         }
         match &input.memory {
-            Some(memory) if memory.slots.len() != rows || memory.fresh.len() != rows => {
-                return error(format!("memory has {} slots; legal: {rows}", memory.slots.len()));
+            Some(memory) if memory.places.len() != rows || memory.fresh.len() != rows => {
+                return error(format!("memory has {} places; legal: {rows}", memory.places.len()));
             }
             None if self.plan.state() > 0 => {
                 return error("no memory; legal: the states of a recurrent network".into());
@@ -201,9 +201,9 @@ fn block(
     let inputs = &input.inputs[rows.start * plan.inputs..rows.end * plan.inputs];
     scratch.input[..inputs.len()].copy_from_slice(inputs);
     // What the block before left behind the last row fills its tile up; nothing reads the results.
-    let memory = input.memory.map(|Memory { states, slots, fresh }| Memory {
+    let memory = input.memory.map(|Memory { states, places, fresh }| Memory {
         states,
-        slots: &slots[rows.clone()],
+        places: &places[rows.clone()],
         fresh: &fresh[rows.clone()],
     });
     for (operation, kernel) in plan.layers.iter().zip(&weights.layers) {

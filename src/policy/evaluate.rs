@@ -6,13 +6,13 @@ use std::{
 };
 
 use super::{
-    backend::{Backend, open_network},
+    backend::Site,
     normalize::Normalizer,
     plan::{Exploration, Forward, Memory, Network, Outcome, Plan, States},
     policy::NetworkPolicy,
 };
 use crate::{
-    components::{ActionKey, Critic, Episode, EpisodeStep, Masks, Slot, Weights},
+    components::{ActionKey, Critic, Episode, EpisodeStep, Masks, Weights},
     data::Data,
     error::Error,
     task::Task,
@@ -41,7 +41,7 @@ pub struct Evaluator<T: Task> {
 
 struct Shared {
     plan: Plan,
-    backend: Backend,
+    site: Site,
     /// Opened at the first call.
     network: Option<Box<dyn Network>>,
     weights: Arc<Weights>,
@@ -57,8 +57,8 @@ impl<T: Task> Clone for Evaluator<T> {
 }
 
 impl<T: Task> Evaluator<T> {
-    pub(crate) fn new(plan: Plan, backend: Backend, weights: Arc<Weights>, normalizer: Option<Normalizer>) -> Self {
-        let shared = Shared { plan, backend, network: None, weights, loaded: false, normalizer };
+    pub(super) fn new(plan: Plan, site: Site, weights: Arc<Weights>, normalizer: Option<Normalizer>) -> Self {
+        let shared = Shared { plan, site, network: None, weights, loaded: false, normalizer };
         Self { shared: Arc::new(Mutex::new(shared)), task: PhantomData }
     }
 
@@ -66,7 +66,7 @@ impl<T: Task> Evaluator<T> {
         let plan = policy.spec.plan::<T>()?;
         let weights = policy.initial_weights(&plan)?;
         let norm = policy.running_norm(plan.inputs)?;
-        Ok(Self::new(plan, policy.backend, Arc::new(weights), norm.map(|norm| norm.snapshot())))
+        Ok(Self::new(plan, policy.site.clone(), Arc::new(weights), norm.map(|norm| norm.snapshot())))
     }
 
     /// Replaces weights and normalisation; takes effect with the next call.
@@ -111,7 +111,7 @@ impl<T: Task> Evaluator<T> {
         states: Option<&mut [f32]>,
     ) -> Result<Evaluation<T>, Error> {
         let mut shared = self.shared.lock().unwrap_or_else(PoisonError::into_inner);
-        let Shared { plan, backend, network, weights, loaded, normalizer } = &mut *shared;
+        let Shared { plan, site, network, weights, loaded, normalizer } = &mut *shared;
         let rows = observations.len();
         let width = plan.state();
         if let Some(states) = &states
@@ -120,12 +120,12 @@ impl<T: Task> Evaluator<T> {
             return Err(Error::config("states", states.len(), format!("{}, {width} a row", rows * width)));
         }
         let remembered = States::new(rows, width);
-        for (slot, state) in states.iter().flat_map(|states| states.chunks_exact(width.max(1))).enumerate() {
-            remembered.write(slot, 0, state);
+        for (place, state) in states.iter().flat_map(|states| states.chunks_exact(width.max(1))).enumerate() {
+            remembered.write(place, 0, state);
         }
         let network = match network {
             Some(network) => network,
-            None => network.insert(open_network(plan, *backend, rows)?.0),
+            None => network.insert(site.open(plan, rows)?.0),
         };
         if !*loaded {
             network.load(weights)?;
@@ -142,7 +142,7 @@ impl<T: Task> Evaluator<T> {
             values: vec![0.0; rows],
         };
         let fresh = vec![0; rows];
-        let slots: Vec<_> = (0..rows as u32).map(Slot).collect();
+        let places: Vec<_> = (0..rows as u32).collect();
         let input = Forward {
             inputs: &inputs,
             masks,
@@ -150,7 +150,7 @@ impl<T: Task> Evaluator<T> {
             episodes: &vec![Episode::default(); rows],
             steps: &vec![EpisodeStep::default(); rows],
             exploration: Exploration::Mode,
-            memory: (width > 0).then_some(Memory { states: &remembered, slots: &slots, fresh: &fresh }),
+            memory: (width > 0).then_some(Memory { states: &remembered, places: &places, fresh: &fresh }),
         };
         let mut out = Outcome {
             params: &mut evaluation.params,
@@ -159,8 +159,8 @@ impl<T: Task> Evaluator<T> {
             values: &mut evaluation.values,
         };
         network.forward(&input, &mut out)?;
-        for (slot, state) in states.into_iter().flat_map(|states| states.chunks_exact_mut(width.max(1))).enumerate() {
-            remembered.read(slot, 0, state);
+        for (place, state) in states.into_iter().flat_map(|states| states.chunks_exact_mut(width.max(1))).enumerate() {
+            remembered.read(place, 0, state);
         }
         Ok(evaluation)
     }
@@ -178,11 +178,15 @@ pub(super) fn encode<D: Data>(observations: &[D], normalizer: Option<&Normalizer
 }
 
 impl<T: Task> Critic<T> for Evaluator<T> {
-    fn values(&self, observations: &[T::Observation]) -> Result<Vec<f32>, Error> {
+    fn state_width(&self) -> usize {
+        Self::state_width(self)
+    }
+
+    fn values(&self, observations: &[T::Observation], states: &mut [f32]) -> Result<Vec<f32>, Error> {
         if !self.shared.lock().unwrap_or_else(PoisonError::into_inner).plan.value {
             let problem = "the policy gives no values; legal: a network with a critic".into();
             return Err(Error::State { call: "bootstrap_values", problem });
         }
-        Ok(self.evaluate(observations)?.values)
+        Ok(self.evaluate_from(observations, states)?.values)
     }
 }

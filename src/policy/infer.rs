@@ -71,6 +71,12 @@ pub(crate) fn infer<T: Task>(
 ) {
     let mut actor = actor.into_inner();
     actor.ticks += 1;
+    if let ActorKind::Network(network) = &mut actor.kind
+        && network.states.width() > 0
+    {
+        let all = rows.iter().map(|(_, (key, episode, step, _, slot), _)| ((slot, key, episode), step));
+        network.states.follow(all);
+    }
     let Ok(chunks) = rows.contiguous_iter_mut() else { return };
     for ((observations, masks), (keys, episodes, steps, rows, slots), (mut actions, mut log_probs, mut values)) in
         chunks
@@ -200,9 +206,11 @@ impl<T: Task> NetworkActor<T> {
             self.params.resize(n * width, 0.0);
         }
         let slots = rows.slots;
+        self.places.clear();
         self.fresh.clear();
         if self.states.width() > 0 {
-            self.states.claim(slots, rows.keys, rows.episodes, rows.steps, &mut self.fresh);
+            let identities = slots.iter().zip(rows.keys).zip(rows.episodes).map(|((a, b), c)| (a, b, c));
+            self.states.claim(identities.zip(rows.steps), &mut self.places, &mut self.fresh);
         }
         let pieces = if self.networks.len() > 1 { pieces } else { 1 };
         let shared = Shared {
@@ -214,7 +222,7 @@ impl<T: Task> NetworkActor<T> {
             exploration: self.exploration,
             states: &self.states,
         };
-        shared.spread(pieces, &mut self.params[..n * width], &self.fresh, rows, report);
+        shared.spread(pieces, &mut self.params[..n * width], (&self.places, &self.fresh), rows, report);
         if let Some(recorded) = &mut self.recorded {
             for (params, slot) in self.params.chunks_exact(width).zip(slots) {
                 let at = slot.0 as usize * width;
@@ -243,7 +251,7 @@ impl Shared<'_> {
         &self,
         pieces: usize,
         params: &mut [f32],
-        fresh: &[u8],
+        memory: (&[u32], &[u8]),
         rows: Rows<'_, T>,
         report: &TickReport<T>,
     ) {
@@ -252,10 +260,12 @@ impl Shared<'_> {
             let mid = rows.slots.len() * half / pieces;
             let (left, right) = rows.split_at(mid);
             let (left_params, right_params) = params.split_at_mut(mid * self.width);
-            let (left_fresh, right_fresh) = fresh.split_at(mid.min(fresh.len()));
+            let known = mid.min(memory.1.len());
+            let ((left_places, right_places), (left_fresh, right_fresh)) =
+                (memory.0.split_at(known), memory.1.split_at(known));
             rayon::join(
-                || self.spread(half, left_params, left_fresh, left, report),
-                || self.spread(pieces - half, right_params, right_fresh, right, report),
+                || self.spread(half, left_params, (left_places, left_fresh), left, report),
+                || self.spread(pieces - half, right_params, (right_places, right_fresh), right, report),
             );
             return;
         }
@@ -263,7 +273,7 @@ impl Shared<'_> {
         let Some(lane) = self.networks.get(thread).or(self.networks.first()) else { return };
         let row = rows.rows.first().map_or(0, |row| row.0);
         let mut lane = lane.lock().unwrap_or_else(PoisonError::into_inner);
-        if let Err(error) = self.forward(&mut lane, params, fresh, rows) {
+        if let Err(error) = self.forward(&mut lane, params, memory, rows) {
             report.fail(row, error);
         }
     }
@@ -272,7 +282,7 @@ impl Shared<'_> {
         &self,
         lane: &mut Lane,
         params: &mut [f32],
-        fresh: &[u8],
+        (places, fresh): (&[u32], &[u8]),
         rows: Rows<'_, T>,
     ) -> Result<(), Error> {
         let Lane { network, inputs } = lane;
@@ -293,7 +303,7 @@ impl Shared<'_> {
             episodes: rows.episodes,
             steps: rows.steps,
             exploration: self.exploration,
-            memory: (self.states.width() > 0).then_some(Memory { states: self.states, slots: rows.slots, fresh }),
+            memory: (self.states.width() > 0).then_some(Memory { states: self.states, places, fresh }),
         };
         let mut out = Outcome {
             params,

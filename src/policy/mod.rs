@@ -22,6 +22,7 @@ pub mod plan;
 #[expect(clippy::module_inception, reason = "the organ and its front door share the field's word")]
 mod policy;
 pub mod random;
+mod remember;
 mod resolve;
 pub mod states;
 
@@ -40,3 +41,4 @@ pub(crate) use params::params_columns;
 pub use plan::Exploration;
 pub use policy::{ActFunction, Policy};
 pub use random::random_actions;
+pub(crate) use remember::{remembered, state_column};

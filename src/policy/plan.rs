@@ -1,7 +1,7 @@
 //! A network resolved against a task: the operations that both backends run, in order.
 
 use crate::{
-    components::{ActionKey, Episode, EpisodeStep, Masks, Slot, TensorSpec, Weights},
+    components::{ActionKey, Episode, EpisodeStep, Masks, TensorSpec, Weights},
     error::Error,
 };
 
@@ -151,10 +151,10 @@ pub struct Forward<'a> {
 /// What the rows of a run remember.
 #[derive(Clone, Copy)]
 pub struct Memory<'a> {
-    /// The states of all slots.
+    /// The states of all rows.
     pub states: &'a States,
-    /// Slots of the run's rows.
-    pub slots: &'a [Slot],
+    /// Places of the run's rows in `states`.
+    pub places: &'a [u32],
     /// By row, 1 where an episode begins: its state is zeroed first.
     pub fresh: &'a [u8],
 }

@@ -3,7 +3,7 @@
 use std::{fmt, sync::Arc};
 
 use super::{
-    backend::Backend,
+    backend::{Backend, Site},
     evaluate::{Evaluation, Evaluator},
     network::NetworkSpec,
     normalize::RunningNorm,
@@ -37,7 +37,7 @@ pub(crate) enum PolicyKind<T: Task> {
 pub(crate) struct NetworkPolicy {
     pub spec: NetworkSpec,
     pub weights: Option<Weights>,
-    pub backend: Backend,
+    pub site: Site,
     pub seed: Seed,
     pub norm: Option<RunningNorm>,
 }
@@ -84,7 +84,15 @@ impl<T: Task> Policy<T> {
     /// Where a network runs. Default: [`Backend::Auto`].
     #[must_use]
     pub fn backend(self, backend: Backend) -> Self {
-        self.map(|network| network.backend = backend)
+        self.map(|network| network.site.backend = backend)
+    }
+
+    /// Runs a network on this device: by [`Backend::Gpu`], on the adapter that it was opened on. Policies share a
+    /// device by clones of it. Default: the process's, [`Gpu::shared`](crate::gpu::Gpu::shared).
+    #[cfg(feature = "gpu")]
+    #[must_use]
+    pub fn device(self, device: Arc<crate::gpu::Gpu>) -> Self {
+        self.map(|network| network.site = Site { backend: Backend::Gpu, device: Some(device) })
     }
 
     /// The seed of a network's initial weights. Default: 0.

@@ -1,74 +1,148 @@
 //! What rows remember from tick to tick.
 
-use std::sync::atomic::{AtomicU32, Ordering::Relaxed};
+use std::{
+    collections::HashMap,
+    sync::atomic::{AtomicU32, Ordering::Relaxed},
+};
 
 use crate::components::{ActionKey, Episode, EpisodeStep, Slot};
 
-/// Recurrent states by slot, `[slots, width]`. Threads write the states of different slots at the same time.
+/// Recurrent states, `[places, width]`. Each row has a place, which follows it when it gets another slot. Threads write
+/// different places at the same time.
 #[derive(Debug, Default)]
 pub struct States {
     width: usize,
     words: Vec<AtomicU32>,
-    /// By slot: the episode that the state belongs to.
-    owners: Vec<Option<(ActionKey, Episode)>>,
+    /// By place: the row and the episode that the state belongs to.
+    owners: Vec<Option<Owner>>,
+    /// By slot: the place of its row.
+    places: Vec<u32>,
 }
+
+type Owner = ([u32; 2], u32);
+
+fn owner(key: ActionKey, episode: Episode) -> Owner {
+    (key.0, episode.0)
+}
+
+/// A row as the policy knows it.
+pub type Identity<'a> = (&'a Slot, &'a ActionKey, &'a Episode);
 
 impl States {
     /// Zeros for `slots` slots of `width` numbers.
     pub fn new(slots: usize, width: usize) -> Self {
-        let mut states = Self { width, words: Vec::new(), owners: Vec::new() };
+        let mut states = Self { width, ..Self::default() };
         states.reserve(slots);
         states
     }
 
-    /// Numbers of a slot.
+    /// Numbers of a state.
     pub fn width(&self) -> usize {
         self.width
     }
 
-    /// Slots.
-    pub fn slots(&self) -> usize {
+    /// Places.
+    pub fn len(&self) -> usize {
         self.owners.len()
     }
 
-    /// Makes room for `slots` slots; new ones are zeros.
-    pub fn reserve(&mut self, slots: usize) {
-        if slots > self.owners.len() {
+    /// Whether there is no place.
+    pub fn is_empty(&self) -> bool {
+        self.owners.is_empty()
+    }
+
+    fn reserve(&mut self, slots: usize) {
+        if slots > self.places.len() {
             self.words.resize_with(slots * self.width, AtomicU32::default);
             self.owners.resize(slots, None);
+            self.places.extend(self.places.len() as u32..slots as u32);
         }
     }
 
-    /// Says for each row of a run, with 1, whether its state belongs to another episode than its coming frame: then it
-    /// begins with zeros. A row that was skipped keeps its state; whatever ended its episode forfeits it.
-    pub fn claim(
+    /// Lets states follow rows in the middle of an episode that have other slots than before. Takes all rows of a task,
+    /// before any of them [claims](Self::claim) its state.
+    pub fn follow<'a>(&mut self, rows: impl Iterator<Item = (Identity<'a>, &'a EpisodeStep)>) {
+        let mut index = None;
+        for ((slot, key, episode), step) in rows {
+            let slot = slot.0 as usize;
+            self.reserve(slot + 1);
+            let own = owner(*key, *episode);
+            let place = self.places[slot];
+            if step.0 == 0 || self.owners[place as usize] == Some(own) {
+                continue;
+            }
+            let Some(found) = index.get_or_insert_with(|| self.index()).get(&own) else { continue };
+            // Whoever has the place now gets the row's: places stay a permutation.
+            if let Some(other) = self.places.iter().position(|place| place == found) {
+                self.places.swap(slot, other);
+            }
+        }
+    }
+
+    /// Places by owner: looked at only when rows have other slots than before.
+    fn index(&self) -> HashMap<Owner, u32> {
+        let owned = self.owners.iter().enumerate();
+        owned.filter_map(|(place, owner)| owner.map(|owner| (owner, place as u32))).collect()
+    }
+
+    /// Gives each row of a run its place, and says with 1 whether its state begins with zeros: an episode begins, or the
+    /// frames before were not the network's. A row that was skipped keeps its state.
+    pub fn claim<'a>(
         &mut self,
-        slots: &[Slot],
-        keys: &[ActionKey],
-        episodes: &[Episode],
-        steps: &[EpisodeStep],
+        rows: impl Iterator<Item = (Identity<'a>, &'a EpisodeStep)>,
+        places: &mut Vec<u32>,
         fresh: &mut Vec<u8>,
     ) {
+        places.clear();
         fresh.clear();
-        for (((slot, key), episode), step) in slots.iter().zip(keys).zip(episodes).zip(steps) {
+        for ((slot, key, episode), step) in rows {
             self.reserve(slot.0 as usize + 1);
-            let owner = &mut self.owners[slot.0 as usize];
-            let own = Some((*key, *episode));
+            let place = self.places[slot.0 as usize];
+            let own = Some(owner(*key, *episode));
+            let owner = &mut self.owners[place as usize];
             fresh.push(u8::from(step.0 == 0 || *owner != own));
+            places.push(place);
             *owner = own;
         }
     }
 
-    /// Copies columns `first..` of a slot's state; a slot without a state has zeros.
-    pub fn read(&self, slot: usize, first: usize, to: &mut [f32]) {
-        let words = self.words.get(slot * self.width + first..).unwrap_or_default();
-        to.fill(0.0);
+    /// Copies the states of rows into `to`, by slot; zeros for a row whose state is of another episode.
+    pub fn by_slot<'a>(&self, rows: impl Iterator<Item = Identity<'a>>, to: &mut [f32]) {
+        let mut index = None;
+        for (slot, key, episode) in rows {
+            let slot = slot.0 as usize;
+            let Some(to) = to.get_mut(slot * self.width..(slot + 1) * self.width) else { continue };
+            let own = owner(*key, *episode);
+            let own_place = self.places.get(slot).copied().filter(|place| self.owners[*place as usize] == Some(own));
+            let place = own_place.or_else(|| index.get_or_insert_with(|| self.index()).get(&own).copied());
+            match place {
+                Some(place) => self.read(place as usize, 0, to),
+                None => to.fill(0.0),
+            }
+        }
+    }
+
+    /// Copies the newest states of slots into `to`, whatever episode they are of.
+    pub fn last_by_slot<'a>(&self, rows: impl Iterator<Item = Identity<'a>>, to: &mut [f32]) {
+        for (slot, ..) in rows {
+            let slot = slot.0 as usize;
+            if let (Some(to), Some(place)) =
+                (to.get_mut(slot * self.width..(slot + 1) * self.width), self.places.get(slot))
+            {
+                self.read(*place as usize, 0, to);
+            }
+        }
+    }
+
+    /// Copies columns `first..` of the state at a place.
+    pub fn read(&self, place: usize, first: usize, to: &mut [f32]) {
+        let words = self.words.get(place * self.width + first..).unwrap_or_default();
         to.iter_mut().zip(words).for_each(|(to, word)| *to = f32::from_bits(word.load(Relaxed)));
     }
 
-    /// Overwrites columns `first..` of a slot's state.
-    pub fn write(&self, slot: usize, first: usize, from: &[f32]) {
-        let words = self.words.get(slot * self.width + first..).unwrap_or_default();
+    /// Overwrites columns `first..` of the state at a place.
+    pub fn write(&self, place: usize, first: usize, from: &[f32]) {
+        let words = self.words.get(place * self.width + first..).unwrap_or_default();
         words.iter().zip(from).for_each(|(word, x)| word.store(x.to_bits(), Relaxed));
     }
 }
@@ -77,38 +151,53 @@ impl States {
 mod tests {
     use super::*;
 
-    #[test]
-    fn an_episode_begins_with_zeros_and_a_skipped_row_goes_on() {
-        let mut states = States::new(2, 3);
-        let mut fresh = Vec::new();
-        let mut claim = |rows: &[(u32, u32, u32, u32)]| {
-            let slots: Vec<_> = rows.iter().map(|row| Slot(row.0)).collect();
-            let keys: Vec<_> = rows.iter().map(|row| ActionKey([row.1, 0])).collect();
-            let episodes: Vec<_> = rows.iter().map(|row| Episode(row.2)).collect();
-            let steps: Vec<_> = rows.iter().map(|row| EpisodeStep(row.3)).collect();
-            states.claim(&slots, &keys, &episodes, &steps, &mut fresh);
-            fresh.clone()
-        };
-        // Slot, key, episode, step.
-        assert_eq!(claim(&[(0, 7, 0, 0), (1, 8, 0, 0)]), [1, 1]);
-        assert_eq!(claim(&[(0, 7, 0, 1), (1, 8, 0, 1)]), [0, 0]);
-        assert_eq!(claim(&[(1, 8, 1, 0)]), [1], "an episode began");
-        assert_eq!(claim(&[(0, 7, 0, 2)]), [0], "skipped once");
-        assert_eq!(claim(&[(1, 8, 2, 3)]), [1], "its first frames were not the network's");
-        assert_eq!(claim(&[(0, 9, 0, 3), (5, 1, 0, 4)]), [1, 1], "another row's slot, and a new one");
-        assert_eq!(states.slots(), 6);
+    /// Slot, key, episode, step.
+    type Row = (u32, u32, u32, u32);
+
+    fn tick(states: &mut States, rows: &[Row]) -> (Vec<u32>, Vec<u8>) {
+        let rows: Vec<_> =
+            rows.iter().map(|row| (Slot(row.0), ActionKey([row.1, 0]), Episode(row.2), EpisodeStep(row.3))).collect();
+        let identities = || rows.iter().map(|(slot, key, episode, step)| ((slot, key, episode), step));
+        let (mut places, mut fresh) = (Vec::new(), Vec::new());
+        states.follow(identities());
+        states.claim(identities(), &mut places, &mut fresh);
+        (places, fresh)
     }
 
     #[test]
-    fn what_is_written_is_read() {
-        let states = States::new(2, 3);
-        states.write(1, 1, &[4.0, 5.0]);
-        let mut state = [9.0; 3];
-        states.read(1, 0, &mut state);
-        assert_eq!(state, [0.0, 4.0, 5.0]);
-        states.read(0, 0, &mut state);
-        assert_eq!(state, [0.0; 3]);
-        states.read(7, 2, &mut state);
-        assert_eq!(state, [0.0; 3]);
+    fn an_episode_begins_with_zeros_and_a_skipped_row_goes_on() {
+        let mut states = States::new(2, 3);
+        let mut fresh = |rows: &[Row]| tick(&mut states, rows).1;
+        assert_eq!(fresh(&[(0, 7, 0, 0), (1, 8, 0, 0)]), [1, 1]);
+        assert_eq!(fresh(&[(0, 7, 0, 1), (1, 8, 0, 1)]), [0, 0]);
+        assert_eq!(fresh(&[(1, 8, 1, 0)]), [1], "an episode began");
+        assert_eq!(fresh(&[(0, 7, 0, 2)]), [0], "skipped once");
+        assert_eq!(fresh(&[(1, 8, 2, 3)]), [1], "its first frames were not the network's");
+        assert_eq!(fresh(&[(0, 9, 0, 3), (5, 1, 0, 4)]), [1, 1], "another row's slot, and a new one");
+        assert_eq!(states.len(), 6);
+    }
+
+    #[test]
+    fn a_state_follows_its_row() {
+        let mut states = States::new(3, 1);
+        let (places, _) = tick(&mut states, &[(0, 7, 0, 0), (1, 8, 0, 0), (2, 9, 0, 0)]);
+        places.iter().zip([70.0, 80.0, 90.0]).for_each(|(place, x)| states.write(*place as usize, 0, &[x]));
+        // Row 7 leaves, a newcomer comes first, the others change their slots.
+        let rows = [(0, 5, 0, 0), (1, 9, 0, 1), (2, 8, 0, 1)];
+        let mut by_slot = [1.0; 3];
+        let of = |rows: &[Row]| -> Vec<_> {
+            rows.iter().map(|row| (Slot(row.0), ActionKey([row.1, 0]), Episode(row.2))).collect()
+        };
+        states.by_slot(of(&rows).iter().map(|(slot, key, episode)| (slot, key, episode)), &mut by_slot);
+        assert_eq!(by_slot, [0.0, 90.0, 80.0]);
+        let (places, fresh) = tick(&mut states, &rows);
+        assert_eq!(fresh, [1, 0, 0]);
+        let state = |place: u32| {
+            let mut state = [0.0];
+            states.read(place as usize, 0, &mut state);
+            state[0]
+        };
+        assert_eq!((state(places[1]), state(places[2])), (90.0, 80.0));
+        assert_ne!(places[0], places[1]);
     }
 }

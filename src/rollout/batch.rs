@@ -215,6 +215,10 @@ impl<T: Task> Batch<T> {
     /// The value of the real observation after each slot, for estimators: the recorded value of the next frame where
     /// the episode goes on within the batch, else the policy's value, under its newest adopted weights, of
     /// [`next_observation`](Self::next_observation). 0 in slots without a frame.
+    ///
+    /// A recurrent policy's value takes the state behind the frame, which time-major batches keep where an episode was
+    /// truncated and at their edge; behind a terminated frame, whose value nobody uses, it takes zeros. In other
+    /// layouts an episode that did not terminate is an error.
     pub fn bootstrap_values(&self) -> Result<Vec<f32>, Error> {
         let (Some(critic), Some(values)) = (&self.critic, self.values()) else {
             let problem = "the policy gives no values; legal: a network with a critic".into();
@@ -239,10 +243,37 @@ impl<T: Task> Batch<T> {
             }
         }
         let observations: Vec<_> = outside.iter().map(|i| *self.next_observation(*i)).collect();
-        for (i, value) in outside.into_iter().zip(critic.values(&observations)?) {
+        let mut states = self.states_after(&outside, critic.state_width(), step)?;
+        for (i, value) in outside.into_iter().zip(critic.values(&observations, &mut states)?) {
             next[i] = value;
         }
         Ok(next)
+    }
+}
+
+impl<T: Task> Batch<T> {
+    /// States of a recurrent policy that the rows' first frames begin with, `[rows, width]`, zeros where an episode
+    /// begins; empty for a policy without memory and in layouts of whole trajectories, which begin with zeros.
+    pub fn initial_states(&self) -> &[f32] {
+        &self.block().states.initial
+    }
+
+    /// The states behind `frames`, `[frames, width]`.
+    fn states_after(&self, frames: &[usize], width: usize, rows: usize) -> Result<Vec<f32>, Error> {
+        let mut states = vec![0.0; frames.len() * width];
+        for (frame, to) in frames.iter().zip(states.chunks_exact_mut(width.max(1))) {
+            match self.block().states.after(*frame, rows) {
+                Some(state) => to.copy_from_slice(state),
+                None if self.ends()[*frame].terminated() => {}
+                None => {
+                    let problem = format!(
+                        "the recurrent state behind frame {frame} is not kept; legal: rollouts, or episodes that terminate"
+                    );
+                    return Err(Error::State { call: "bootstrap_values", problem });
+                }
+            }
+        }
+        Ok(states)
     }
 }
 

@@ -2,7 +2,7 @@
 
 use bytemuck::Pod;
 
-use super::{column::Bytes, stream::Writer};
+use super::{column::Bytes, memory::BlockStates, stream::Writer};
 use crate::{
     components::{ColumnSpec, End, EpisodeStep, Flags, RowIndex, Trajectory, TrajectoryId, Truncation},
     task::Task,
@@ -84,6 +84,8 @@ pub(crate) struct Block<T: Task> {
     pub rows: Vec<RowIndex>,
     /// Slots that hold a frame.
     pub frames: usize,
+    /// Of a recurrent policy.
+    pub states: BlockStates,
     writer: Writer,
 }
 
@@ -97,6 +99,7 @@ impl<T: Task> Block<T> {
             trajectories: Vec::new(),
             rows: Vec::new(),
             frames: 0,
+            states: BlockStates::default(),
             writer: Writer::default(),
         }
     }
@@ -113,6 +116,7 @@ impl<T: Task> Block<T> {
         self.trajectories.clear();
         self.rows.clear();
         self.frames = 0;
+        self.states.clear();
     }
 
     /// Marks the last tick's frames as truncated by the batch edge.
@@ -132,6 +136,7 @@ impl<T: Task> Block<T> {
         self.columns.iter().map(Bytes::capacity).sum::<usize>()
             + self.finals.capacity() * size_of::<Final<T::Observation>>()
             + self.trajectories.capacity() * size_of::<Trajectory>()
+            + self.states.memory()
     }
 
     pub(crate) fn observations(&self) -> &[T::Observation] {

@@ -78,7 +78,9 @@ fn values<T: Task>(batch: &Batch<T>) -> Result<Vec<f32>, Error> {
     let random: Vec<usize> = (0..batch.len()).filter(|i| batch.flags()[*i].random()).collect();
     if let (Some(critic), false) = (&batch.critic, random.is_empty()) {
         let observations: Vec<_> = random.iter().map(|i| batch.observations()[*i]).collect();
-        for (i, value) in random.into_iter().zip(critic.values(&observations)?) {
+        // The network's memory begins with its first frame.
+        let mut states = vec![0.0; observations.len() * critic.state_width()];
+        for (i, value) in random.into_iter().zip(critic.values(&observations, &mut states)?) {
             values[i] = value;
         }
     }

@@ -7,6 +7,7 @@ mod chain;
 mod chunks;
 mod column;
 pub mod estimate;
+mod memory;
 mod pieces;
 mod pool;
 mod ready;

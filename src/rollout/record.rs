@@ -74,6 +74,7 @@ impl<T: Task> Rollout<T> {
         block.columns[column::FLAGS].values_mut::<Flags>()[frames][..random].fill(Flags::RANDOM);
         block.fill_tick(column::VERSION, tick, rows, self.plan.version);
         block.frames += rows;
+        self.remember_ends(world);
         for slot in active..rows {
             self.vacate(tick * rows + slot);
         }

@@ -11,8 +11,8 @@ use super::{
 };
 use crate::{
     components::{
-        Action, ActionMask, ColumnSpec, End, EpisodeStep, LogProb, Observation, Reward, RowIndex, Source, TickPlan,
-        Trajectory, TrajectoryId, Value,
+        Action, ActionMask, ColumnSpec, End, EpisodeStep, LogProb, Observation, Remembered, Reward, RowIndex, Source,
+        TickPlan, Trajectory, TrajectoryId, Value,
     },
     data::{Data, Dtype},
     error::Error,
@@ -64,6 +64,8 @@ pub(crate) struct Columns {
     pub specs: Vec<ColumnSpec>,
     /// Parallel to `specs`; none for what Record itself knows.
     pub sources: Vec<Option<Box<dyn Source>>>,
+    /// Of a recurrent policy.
+    pub memory: Option<Box<dyn Remembered>>,
 }
 
 impl Columns {
@@ -171,6 +173,8 @@ pub(crate) struct Rollout<T: Task> {
     pub gaps: bool,
     /// By slot: whether its row is not in the world. Scratch.
     pub missing: Vec<bool>,
+    /// By slot: states of a recurrent policy. Scratch.
+    pub states: Vec<f32>,
     pub pool: TrajectoryPool,
     pub monitor: Monitor,
 }
@@ -214,6 +218,7 @@ impl<T: Task> Rollout<T> {
             recorded: false,
             gaps: false,
             missing: Vec::new(),
+            states: Vec::new(),
             pool,
             monitor,
         }
@@ -240,6 +245,7 @@ impl<T: Task> Rollout<T> {
         }
         self.first_versions.resize(rows.len(), 0);
         self.record_leading(world, 0);
+        self.remember_start(world);
     }
 
     /// Lists an episode that ended.

@@ -2,10 +2,16 @@
 //!
 //! [`components::Weights`]: crate::components::Weights
 
+mod elements;
 mod file;
 mod handle;
+mod header;
+mod names;
 mod sync;
+mod watch;
 
 pub use file::MAX_FILE;
 pub use handle::WeightsHandle;
+pub use names::{MAX_NAMES_FILE, NameMap};
 pub(crate) use sync::{WeightsSource, confirm_adoption, sync_weights};
+pub use watch::WeightsFile;

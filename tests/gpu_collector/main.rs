@@ -4,7 +4,13 @@
 #[path = "../support/gpu.rs"]
 mod support;
 
-use gleaner::{policy::plan::Activation, prelude::*};
+use std::sync::Arc;
+
+use gleaner::{
+    gpu::{Gpu, GpuConfig},
+    policy::plan::Activation,
+    prelude::*,
+};
 
 fn main() -> std::process::ExitCode {
     support::run(vec![
@@ -13,6 +19,8 @@ fn main() -> std::process::ExitCode {
         ("continuous_actions_follow_the_cpu", continuous_actions_follow_the_cpu),
         ("whole_trajectories_equal_the_cpu", whole_trajectories_equal_the_cpu),
         ("the_backend_is_in_the_stats", the_backend_is_in_the_stats),
+        ("each_policy_has_a_device_of_its_own", each_policy_has_a_device_of_its_own),
+        ("an_adapter_that_is_not_there_is_named", an_adapter_that_is_not_there_is_named),
     ])
 }
 
@@ -121,6 +129,30 @@ fn whole_trajectories_equal_the_cpu() {
 
 fn the_backend_is_in_the_stats() {
     let collector = Collector::<CartPole>::builder().policy(policy(Backend::Gpu)).build().expect("builds");
-    let adapter = gleaner::gpu::Gpu::shared().expect("an adapter").adapter().to_string();
+    let adapter = Gpu::shared().expect("an adapter").adapter().to_string();
     assert_eq!(collector.stats().backend, adapter);
+}
+
+fn each_policy_has_a_device_of_its_own() {
+    let name = Gpu::shared().expect("an adapter").adapter().name.to_uppercase();
+    let open =
+        || Gpu::open(&GpuConfig { adapter: Some(name.clone()), ..Default::default() }).expect("the same adapter");
+    let devices = [open(), open()];
+    for device in &devices {
+        let before = devices.each_ref().map(|device| device.stats().dispatches);
+        let policy = policy::<CartPole>(Backend::Cpu).device(device.clone());
+        let mut collector =
+            Collector::<CartPole>::builder().rows(4).frames_per_batch(40).policy(policy).build().expect("builds");
+        collector.next().expect("endless").expect("no fault");
+        assert_eq!(collector.stats().backend, device.adapter().to_string());
+        for (other, before) in devices.iter().zip(before) {
+            assert_eq!(other.stats().dispatches > before, Arc::ptr_eq(other, device));
+        }
+    }
+}
+
+fn an_adapter_that_is_not_there_is_named() {
+    let error = Gpu::open(&GpuConfig { adapter: Some("abacus".into()), ..Default::default() }).expect_err("none");
+    let gpu = Gpu::shared().expect("an adapter");
+    assert!(error.to_string().contains("abacus") && error.to_string().contains(&gpu.adapter().name), "{error}");
 }

@@ -94,6 +94,24 @@ fn weights_that_do_not_fit() {
 }
 
 #[test]
+fn names_that_do_not_fit() {
+    let folder = Folder::new();
+    folder.write("cut.ron", "(names: [");
+    folder.write("unused.ron", "(ignore: [\"value_net\"])");
+    Weights::new().save(folder.0.join("w.safetensors")).unwrap();
+    for (policy, line, part) in [
+        ("weights: \"w.safetensors\",\n  names: \"cut.ron\"", 4, "cut.ron:1:"),
+        ("weights: \"w.safetensors\",\n  names: \"none.ron\"", 4, "none.ron: "),
+        ("weights: \"w.safetensors\",\n  names: \"unused.ron\"", 3, "no tensor is value_net"),
+        ("names: \"unused.ron\"", 3, "policy.names and policy.weights"),
+    ] {
+        let text = format!("(env: \"cart_pole\",\n policy: Network(\n  {policy}))");
+        let message = Registry::builtin().open(folder.write("run.ron", text)).unwrap_err().to_string();
+        assert!(message.contains(&format!("run.ron:{line}:3: ")) && message.contains(part), "{message}");
+    }
+}
+
+#[test]
 fn absurd_sizes_are_refused_before_anything_is_allocated() {
     let network = "policy: Network(spec: (actor: [Linear(16000), Tanh, Linear(16000), Tanh], critic: None))";
     for (options, parts) in [

@@ -2,7 +2,6 @@
 
 use super::*;
 use crate::{
-    components::Slot,
     data::{Dtype, Field},
     policy::{
         Layer,
@@ -97,15 +96,15 @@ fn recurrent_layers_equal_pytorch() {
         let output = golden(&format!("{name}/output"));
         for arch in [Arch::new(), Arch::Scalar] {
             network.arch = arch;
-            // Slots in an order of their own.
-            let slots: Vec<_> = (0..37).map(|row| Slot(row * 5 % 37)).collect();
+            // Places in an order of their own.
+            let places: Vec<_> = (0..37).map(|row| row * 5 % 37).collect();
             let states = States::new(37, network.plan().state());
             for t in 0..9 {
                 let step = |values: &[f32], width: usize| -> Vec<f32> {
                     values.chunks(9 * width).flat_map(|row| row[t * width..(t + 1) * width].to_vec()).collect()
                 };
                 let fresh: Vec<_> = step(&reset, 1).iter().map(|reset| u8::from(*reset != 0.0)).collect();
-                let memory = Memory { states: &states, slots: &slots, fresh: &fresh };
+                let memory = Memory { states: &states, places: &places, fresh: &fresh };
                 let mut rows = Rows::new(network.plan(), step(&input, 11), 0);
                 rows.forward(&mut network, Exploration::Mode, false, Some(memory));
                 close(&rows.params, &step(&output, hidden), &format!("{name} at {t}"));

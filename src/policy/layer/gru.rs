@@ -45,9 +45,9 @@ pub(super) fn pack_gates(operation: &Operation, tensors: &Tensors<'_>) -> (Packe
 /// Loads columns `first..first + width` of the rows' states, zeros where an episode begins, with rows `padded` apart.
 pub(super) fn load_states(block: &Block<'_>, first: usize, width: usize, padded: usize, to: &mut [f32]) {
     let Some(memory) = &block.memory else { return };
-    for ((to, slot), fresh) in to.chunks_exact_mut(padded).zip(memory.slots).zip(memory.fresh) {
+    for ((to, place), fresh) in to.chunks_exact_mut(padded).zip(memory.places).zip(memory.fresh) {
         match fresh {
-            0 => memory.states.read(slot.0 as usize, first, &mut to[..width]),
+            0 => memory.states.read(*place as usize, first, &mut to[..width]),
             _ => to.fill(0.0),
         }
     }
@@ -56,8 +56,8 @@ pub(super) fn load_states(block: &Block<'_>, first: usize, width: usize, padded:
 /// Stores what [`load_states`] loads.
 pub(super) fn store_states(block: &Block<'_>, first: usize, width: usize, padded: usize, from: &[f32]) {
     let Some(memory) = &block.memory else { return };
-    for (from, slot) in from.chunks_exact(padded).zip(memory.slots) {
-        memory.states.write(slot.0 as usize, first, &from[..width]);
+    for (from, place) in from.chunks_exact(padded).zip(memory.places) {
+        memory.states.write(*place as usize, first, &from[..width]);
     }
 }
 

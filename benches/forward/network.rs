@@ -1,0 +1,69 @@
+//! A policy's network acting for rows.
+
+use gleaner::{
+    Error,
+    components::{Episode, EpisodeStep, Masks},
+    data::{Dtype, Field},
+    policy::{
+        CpuNetwork, NetworkSpec,
+        plan::{Activation, Exploration, Forward, Network, Outcome, Plan},
+    },
+    prelude::{ActionKey, Seed, Space},
+};
+
+/// An actor of hidden layers for `actions` discrete actions.
+pub fn plan(inputs: usize, widths: &[usize], activation: Activation, actions: u32) -> Plan {
+    let spec = NetworkSpec { critic: None, ..NetworkSpec::mlp(widths, activation) };
+    let field = |dtype, shape| Field { name: "", dtype, shape };
+    let observation = (&Space::unbounded(inputs), &[field(Dtype::F32, vec![inputs])][..]);
+    spec.plan_for(observation, (&Space::discrete(actions), &[field(Dtype::I32, vec![])])).expect("it fits")
+}
+
+/// Rows that a network acts for.
+pub struct Acting {
+    network: CpuNetwork,
+    inputs: Vec<f32>,
+    keys: Vec<ActionKey>,
+    episodes: Vec<Episode>,
+    steps: Vec<EpisodeStep>,
+    params: Vec<f32>,
+    actions: Vec<u32>,
+    floats: [Vec<f32>; 2],
+}
+
+impl Acting {
+    pub fn new(plan: Plan, rows: usize) -> Result<Self, Error> {
+        let weights = NetworkSpec::default().initial_weights(&plan, Seed(1));
+        let (inputs, params) = (plan.inputs, plan.head.params());
+        let mut network = CpuNetwork::new(plan);
+        network.load(&weights)?;
+        Ok(Self {
+            network,
+            inputs: (0..rows * inputs).map(|i| (i % 17) as f32 * 0.1 - 0.8).collect(),
+            keys: (0..rows as u32).map(|row| ActionKey([row, 7])).collect(),
+            episodes: vec![Episode(0); rows],
+            steps: vec![EpisodeStep(0); rows],
+            params: vec![0.0; rows * params],
+            actions: vec![0; rows],
+            floats: [vec![0.0; rows], vec![0.0; rows]],
+        })
+    }
+
+    /// Acts once for every row.
+    pub fn act(&mut self) -> u64 {
+        self.steps.iter_mut().for_each(|step| step.0 = step.0.wrapping_add(1));
+        let [log_probs, values] = &mut self.floats;
+        let input = Forward {
+            inputs: &self.inputs,
+            masks: Masks::new::<()>(&[]),
+            keys: &self.keys,
+            episodes: &self.episodes,
+            steps: &self.steps,
+            exploration: Exploration::Sample,
+            memory: None,
+        };
+        let mut out = Outcome { params: &mut self.params, actions: &mut self.actions, log_probs, values };
+        self.network.forward(&input, &mut out).expect("it acts");
+        self.keys.len() as u64
+    }
+}

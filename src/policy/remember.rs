@@ -1,0 +1,74 @@
+//! The states of a recurrent network, as rollouts keep them.
+
+use bevy_ecs::prelude::*;
+
+use super::{
+    actor::{Actor, ActorKind},
+    plan::{Plan, States},
+    states::Identity,
+};
+use crate::{
+    components::{ActionKey, ColumnSpec, Episode, Observation, Remembered, Slot, Source},
+    data::{Dtype, Field},
+    task::Task,
+};
+
+type Rows = (&'static Slot, &'static ActionKey, &'static Episode);
+
+struct StateSource<T: Task> {
+    policy: QueryState<&'static Actor<T>>,
+    rows: QueryState<Rows, With<Observation<T>>>,
+    width: usize,
+    /// A tick's column. Scratch.
+    floats: Vec<f32>,
+}
+
+impl<T: Task> StateSource<T> {
+    fn new(world: &mut World, plan: &Plan) -> Self {
+        Self { policy: world.query(), rows: world.query_filtered(), width: plan.state(), floats: Vec::new() }
+    }
+
+    fn with(&mut self, world: &World, f: impl FnOnce(&States, &mut dyn Iterator<Item = Identity<'_>>)) {
+        let Ok(actor) = self.policy.single(world) else { return };
+        let ActorKind::Network(network) = &actor.kind else { return };
+        f(&network.states, &mut self.rows.iter(world));
+    }
+}
+
+impl<T: Task> Remembered for StateSource<T> {
+    fn width(&self) -> usize {
+        self.width
+    }
+
+    fn before(&mut self, world: &World, out: &mut [f32]) {
+        out.fill(0.0);
+        self.with(world, |states, rows| states.by_slot(rows, out));
+    }
+
+    fn after(&mut self, world: &World, out: &mut [f32]) {
+        out.fill(0.0);
+        self.with(world, |states, rows| states.last_by_slot(rows, out));
+    }
+}
+
+impl<T: Task> Source for StateSource<T> {
+    fn record(&mut self, world: &World, _in_order: bool, out: &mut [u8]) {
+        let mut floats = std::mem::take(&mut self.floats);
+        floats.resize(out.len() / 4, 0.0);
+        self.before(world, &mut floats);
+        out.copy_from_slice(bytemuck::cast_slice(&floats));
+        self.floats = floats;
+    }
+}
+
+/// What the rows of a recurrent network remember; none for another.
+pub(crate) fn remembered<T: Task>(world: &mut World, plan: &Plan) -> Option<Box<dyn Remembered>> {
+    (plan.state() > 0).then(|| Box::new(StateSource::<T>::new(world, plan)) as _)
+}
+
+/// The column "state": the state that each frame begins with.
+pub(crate) fn state_column<T: Task>(world: &mut World, plan: &Plan) -> (ColumnSpec, Box<dyn Source>) {
+    let fields = vec![Field { name: "", dtype: Dtype::F32, shape: vec![plan.state()] }];
+    let spec = ColumnSpec { name: "state", fields, stride: 4 * plan.state(), leads: true };
+    (spec, Box::new(StateSource::<T>::new(world, plan)))
+}
