@@ -21,9 +21,9 @@ fn run(options: &Options, stop: &AtomicBool) -> Result<Option<f32>> {
         title: "PPO on pixels",
         network: NetworkSpec {
             trunk: vec![
-                Layer::Conv2d { filters: 8, kernel: 4, stride: 2 },
+                Layer::Conv2d { filters: 16, kernel: 4, stride: 2 },
                 Layer::Relu,
-                Layer::Conv2d { filters: 16, kernel: 3, stride: 2 },
+                Layer::Conv2d { filters: 32, kernel: 3, stride: 2 },
                 Layer::Relu,
                 Layer::Flatten,
                 Layer::Linear(64),
@@ -33,14 +33,14 @@ fn run(options: &Options, stop: &AtomicBool) -> Result<Option<f32>> {
             critic: Some(vec![]),
             ..Default::default()
         },
-        ppo: PpoConfig { epochs: 4, minibatch: 256, learning_rate: 1e-3, ..Default::default() },
-        rows: 32,
-        ticks: 32,
+        ppo: PpoConfig { epochs: 4, minibatch: 256, learning_rate: 2e-3, ..Default::default() },
+        rows: 64,
+        ticks: 30,
         reward: RewardTransform::default(),
-        frames: 300_000,
+        frames: 250_000,
         quick_frames: 8_192,
         trial_every: 15_000,
-        good: 0.98,
+        good: 0.97,
         episodes: 100,
     };
     // A ball's direction shows in two pictures, not in one.

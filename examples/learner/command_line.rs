@@ -59,6 +59,7 @@ pub fn main<V>(
     out: &'static str,
     run: impl FnOnce(&Options, &AtomicBool) -> Result<V>,
 ) -> ExitCode {
+    keep_candle_on_one_thread();
     let command = Options::command().about(about).mut_arg("out", |arg| arg.required(false).default_value(out));
     let options = Options::from_arg_matches(&command.get_matches()).unwrap_or_else(|error| error.exit());
     match stop_on_ctrl_c().and_then(|stop| run(&options, &stop)) {
@@ -76,6 +77,14 @@ fn backend() -> impl TypedValueParser<Value = Backend> {
         "gpu" => Backend::Gpu,
         _ => Backend::Auto,
     })
+}
+
+/// candle spreads elementwise operations from 65,536 elements on over threads that spin for each other: on two cores,
+/// and worse on busy ones, that costs several times what it saves.
+#[expect(unsafe_code, reason = "candle takes the number of its threads from the environment only")]
+fn keep_candle_on_one_thread() {
+    // SAFETY: `main` starts with this, no other thread runs yet.
+    unsafe { std::env::set_var("CANDLE_NUM_THREADS", "1") };
 }
 
 /// A flag that the first Ctrl-C raises; the second one ends the program at once.

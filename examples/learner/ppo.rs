@@ -55,6 +55,8 @@ pub struct Ppo {
 impl Ppo {
     /// A learner for a collector of task `T` whose policy is `spec` and acts with `weights`; `seed` shuffles.
     pub fn new<T: Task>(spec: NetworkSpec, weights: &Weights, config: PpoConfig, seed: u64) -> Result<Self> {
+        // Once so much was given back, glibc keeps up to twice as much: memory of minibatches is not asked for anew.
+        drop(std::hint::black_box(Vec::<u8>::with_capacity(31 << 20)));
         let network = ActorCritic::new::<T>(spec, weights)?;
         let optimizer = Adam::new(network.vars(), config.max_gradient_norm)?;
         Ok(Self { config, network, optimizer, seed, epochs_done: 0 })
