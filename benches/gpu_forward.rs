@@ -1,18 +1,24 @@
-//! Time of one forward of a 4-64-64-2 tanh network on the GPU, upload and readback included: `cargo bench --bench
-//! gpu_forward`. The median of 15 runs; the first forwards, which allocate, are not counted.
+//! Time of one forward of a 4-64-64-2 tanh network on the GPU, upload, head and readback included, and of a naive
+//! kernel for its layers alone: `cargo bench --bench gpu_forward`. The best of several turns; the first, which
+//! allocates, is not counted. With `-- --check` a network that is not [`DEMANDED`] times as fast as the naive kernel is
+//! a failure.
 
 use std::time::{Duration, Instant};
 
 use gleaner::{
     Error,
     components::{Episode, EpisodeStep, Masks, Weights},
-    gpu::Gpu,
+    gpu::{Gpu, Kernel, Upload},
     policy::{
         gpu::GpuNetwork,
         plan::{Activation, Exploration, Forward, Head, Kind, Network, Operation, Outcome, Place, Plan},
     },
     seed::ActionKey,
 };
+
+/// How many times as fast as the naive kernel the network must be at [`MANY`] rows.
+const DEMANDED: f64 = 3.0;
+const MANY: usize = 1024;
 
 fn main() -> Result<(), Error> {
     let gpu = match Gpu::shared() {
@@ -31,14 +37,57 @@ fn main() -> Result<(), Error> {
         let data = vec![0.01; spec.shape.iter().product()];
         weights.insert(spec.name, spec.shape, data);
     }
-    let mut network = GpuNetwork::new(gpu, plan)?;
+    let mut network = GpuNetwork::new(gpu.clone(), plan)?;
     network.load(&weights)?;
-    println!("{:>8} {:>14} {:>14}", "rows", "µs a forward", "rows/s");
-    for rows in [1, 64, 1024] {
-        let time = measure(&mut network, rows)?;
-        println!("{rows:>8} {:>14.1} {:>14.0}", time.as_secs_f64() * 1e6, rows as f64 / time.as_secs_f64());
+    println!("{:>8} {:>14} {:>14} {:>14} {:>8}", "rows", "µs a forward", "rows/s", "µs naive", "ratio");
+    let mut ratios = Vec::new();
+    for rows in [1, 64, MANY, 4 * MANY] {
+        let (time, naive) = (measure(&mut network, rows)?, naive(&gpu, rows)?);
+        let (per_second, ratio) = (rows as f64 / time.as_secs_f64(), naive.as_secs_f64() / time.as_secs_f64());
+        let micros = |time: Duration| time.as_secs_f64() * 1e6;
+        println!("{rows:>8} {:>14.1} {per_second:>14.0} {:>14.1} {ratio:>8.1}", micros(time), micros(naive));
+        ratios.extend((rows >= MANY).then_some(ratio));
+    }
+    let worst = ratios.into_iter().fold(f64::INFINITY, f64::min);
+    if std::env::args().any(|argument| argument == "--check") && worst < DEMANDED {
+        return Err(Error::Gpu(format!("{worst:.1} times as fast as the naive kernel; legal: {DEMANDED}")));
     }
     Ok(())
+}
+
+/// The best of some turns, after one that warms up.
+fn best(turns: usize, mut turn: impl FnMut() -> Result<(), Error>) -> Result<Duration, Error> {
+    turn()?;
+    let mut best = Duration::MAX;
+    for _ in 0..turns {
+        let start = Instant::now();
+        turn()?;
+        best = best.min(start.elapsed());
+    }
+    Ok(best)
+}
+
+/// The naive kernel's dispatch with its submit: nothing is sent or brought.
+fn naive(gpu: &Gpu, rows: usize) -> Result<Duration, Error> {
+    use wgpu::BufferUsages as Usage;
+    let kernel = Kernel::from_text(gpu, "naive", include_str!("naive.wgsl"), &[])?;
+    let storage = |name: &str, words: usize| gpu.buffer(name, words as u64 * 4, Usage::STORAGE | Usage::COPY_DST);
+    let params = gpu.buffer("params", 4, Usage::UNIFORM | Usage::COPY_DST)?;
+    let (from, to, weights) = (storage("from", rows * 4)?, storage("to", rows * 2)?, storage("weights", 4610)?);
+    let all = [&params, &from, &weights, &to].map(|buffer| buffer.as_entire_buffer_binding());
+    let bindings = kernel.bind(gpu, &all)?;
+    let mut upload = Upload::default();
+    let sent = upload.fill(gpu, "rows", &[&(rows as u32).to_ne_bytes()])?;
+    let mut encoder = gpu.device().create_command_encoder(&Default::default());
+    encoder.copy_buffer_to_buffer(&sent, 0, &params, 0, 4);
+    gpu.run(encoder.finish(), 0, &mut [&mut upload], None)?;
+    best(10, || {
+        let mut encoder = gpu.device().create_command_encoder(&Default::default());
+        let mut pass = encoder.begin_compute_pass(&Default::default());
+        kernel.dispatch(&mut pass, &bindings, rows as u64)?;
+        drop(pass);
+        gpu.run(encoder.finish(), 1, &mut [], None)
+    })
 }
 
 fn plan() -> Plan {
@@ -61,26 +110,18 @@ fn measure(network: &mut GpuNetwork, rows: usize) -> Result<Duration, Error> {
         (vec![ActionKey::default(); rows], vec![Episode::default(); rows], vec![EpisodeStep::default(); rows]);
     let (mut params, mut actions) = (vec![0.0; rows * 2], vec![0; rows]);
     let (mut log_probs, mut values) = (vec![0.0; rows], vec![0.0; rows]);
-    let mut times = Vec::new();
-    for _ in 0..16 {
-        let start = Instant::now();
-        for _ in 0..50 {
-            let input = Forward {
-                inputs: &inputs,
-                masks: Masks::new::<()>(&[]),
-                keys: &keys,
-                episodes: &episodes,
-                steps: &steps,
-                exploration: Exploration::Sample,
-                memory: None,
-            };
-            let mut out =
-                Outcome { params: &mut params, actions: &mut actions, log_probs: &mut log_probs, values: &mut values };
-            network.forward(&input, &mut out)?;
-        }
-        times.push(start.elapsed() / 50);
-    }
-    times.remove(0);
-    times.sort();
-    Ok(times[times.len() / 2])
+    best(50, || {
+        let input = Forward {
+            inputs: &inputs,
+            masks: Masks::new::<()>(&[]),
+            keys: &keys,
+            episodes: &episodes,
+            steps: &steps,
+            exploration: Exploration::Sample,
+            memory: None,
+        };
+        let mut out =
+            Outcome { params: &mut params, actions: &mut actions, log_probs: &mut log_probs, values: &mut values };
+        network.forward(&input, &mut out)
+    })
 }

@@ -1,16 +1,17 @@
 // One linear layer with its activation: a thread a tile of 4 rows and 4 outputs, so that 8 loads serve 16 products.
-// Twin: `policy::plan::Linear`.
+// Twin: `policy::layer::linear`.
+#import shared/activation
 #import shared/grid
-#import shared/math
 
 struct LinearParams {
     rows: u32,
+    // First column that is read, and columns of a row there.
+    start: u32,
+    stride: u32,
     inputs: u32,
     outputs: u32,
-    padding: u32,
 }
 
-// 0 identity, 1 tanh, 2 relu, 3 silu, 4 gelu.
 override activation: u32 = 0u;
 
 @group(0) @binding(0) var<uniform> params: LinearParams;
@@ -19,27 +20,10 @@ override activation: u32 = 0u;
 @group(0) @binding(3) var<storage, read> bias: array<f32>;
 @group(0) @binding(4) var<storage, read_write> to_: array<f32>;
 
-fn activate(x: f32) -> f32 {
-    if activation == 1u {
-        return tanh32(x);
-    }
-    if activation == 2u {
-        // By bits, so that NaN stays NaN.
-        return bitcast<f32>(select(bitcast<u32>(x), 0u, x < 0.0));
-    }
-    if activation == 3u {
-        return x * (0.5 + 0.5 * tanh32(0.5 * x));
-    }
-    if activation == 4u {
-        return 0.5 * x * (1.0 + tanh32(0.79788456 * (x + 0.044715 * x * x * x)));
-    }
-    return x;
-}
-
 fn store(row: u32, output: u32, sums: vec4<f32>) {
     for (var j = 0u; row < params.rows && j < 4u; j++) {
         if output + j < params.outputs {
-            to_[row * params.outputs + output + j] = activate(bias[output + j] + sums[j]);
+            to_[row * params.outputs + output + j] = activated(activation, bias[output + j] + sums[j]);
         }
     }
 }
@@ -59,7 +43,7 @@ fn main(
     }
     // Past the edge the last row and the last output are read again; `store` leaves them out.
     let four = vec4<u32>(0u, 1u, 2u, 3u);
-    let x = min(row + four, vec4<u32>(params.rows - 1u)) * params.inputs;
+    let x = min(row + four, vec4<u32>(params.rows - 1u)) * params.stride + params.start;
     let w = min(output + four, vec4<u32>(params.outputs - 1u)) * params.inputs;
     var sums = mat4x4<f32>();
     for (var k = 0u; k < params.inputs; k++) {

@@ -87,10 +87,10 @@ pub fn ln(x: f32) -> f32 {
     m + y + e * 0.693_359_4
 }
 
-/// Hyperbolic tangent; within 8 ulp of the exact value, never beyond ±1, NaN for NaN.
+/// Hyperbolic tangent; within 6e-7 of the exact value, relatively; never beyond ±1, NaN for NaN.
 ///
-/// A quotient of polynomials, coefficients from Eigen's `ptanh_float`. An exponential form is closer (4 ulp), but its
-/// chain of dependent operations is three times as long, which a policy's layers wait for.
+/// A quotient of polynomials. An exponential form is closer (4 ulp), but its chain of dependent operations is three times
+/// as long, which a policy's layers wait for.
 #[inline(always)]
 pub fn tanh(x: f32) -> f32 {
     let x = x.clamp(-TANH_LIMIT, TANH_LIMIT);
@@ -99,13 +99,13 @@ pub fn tanh(x: f32) -> f32 {
     x * at_z(&TANH_NUMERATOR) / at_z(&TANH_DENOMINATOR)
 }
 
-/// Of [`tanh`]: the smallest number for which the quotient is 1.
-pub(crate) const TANH_LIMIT: f32 = 7.905_311;
-/// Of [`tanh`]: `p` in `x · p(x²) / q(x²)`, the highest power first.
-pub(crate) const TANH_NUMERATOR: [f32; 7] =
-    [-2.760_768_5e-16, 2.000_188e-13, -8.604_672e-11, 5.122_297e-8, 1.485_722_4e-5, 6.372_619_3e-4, 4.893_524_6e-3];
+/// Of [`tanh`]: from here on the quotient is not to be trusted, and `tanh` is 1 but for its last digits.
+pub(crate) const TANH_LIMIT: f32 = 7.8;
+/// Of [`tanh`]: `p` in `x · p(x²) / q(x²)`, the highest power first. The pair of degrees 4 and 3 with the least relative
+/// error on `(0, 7.9]` among those with the right slope at 0, 2e-7, found by iteratively reweighted least squares.
+pub(crate) const TANH_NUMERATOR: [f32; 5] = [-6.312_931_4e-9, 7.260_506e-6, 2.709_856e-3, 0.127_257_58, 1.0];
 /// Of [`tanh`]: `q`, the highest power first.
-pub(crate) const TANH_DENOMINATOR: [f32; 4] = [1.198_258_4e-6, 1.185_347_1e-4, 2.268_434_6e-3, 4.893_525e-3];
+pub(crate) const TANH_DENOMINATOR: [f32; 4] = [1.984_483_3e-4, 0.022_908_171, 0.460_589_87, 1.0];
 
 /// Two standard normal numbers from two words (Box and Muller, "A note on the generation of random normal deviates",
 /// 1958). The first word's unit is taken in `(0, 1]`, so the logarithm is finite: |z| ≤ 5.8.
@@ -137,8 +137,8 @@ mod tests {
     fn close_to_the_exact_functions() {
         sweep(-80.0, 80.0, exp, f64::exp, 3e-7);
         sweep(1e-7, 50.0, ln, f64::ln, 3e-7);
-        sweep(-12.0, 12.0, tanh, f64::tanh, 5e-7);
-        sweep(-0.01, 0.01, tanh, f64::tanh, 5e-7);
+        sweep(-12.0, 12.0, tanh, f64::tanh, 6e-7);
+        sweep(-0.01, 0.01, tanh, f64::tanh, 6e-7);
     }
 
     #[test]
@@ -158,8 +158,8 @@ mod tests {
         assert_eq!(exp(f32::INFINITY), f32::INFINITY);
         assert!(exp(f32::NAN).is_nan());
         assert_eq!(exp(0.0), 1.0);
-        assert_eq!(tanh(f32::INFINITY), 1.0);
-        assert_eq!(tanh(f32::NEG_INFINITY), -1.0);
+        assert!((1.0 - 6e-7..=1.0).contains(&tanh(f32::INFINITY)));
+        assert_eq!(tanh(f32::NEG_INFINITY), -tanh(f32::INFINITY));
         assert!(tanh(f32::NAN).is_nan());
         assert!(box_muller(0, 0)[0].is_finite());
     }

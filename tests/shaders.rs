@@ -60,6 +60,7 @@ fn uniforms_equal_their_mirrors() {
         assert_eq!(members, layout.members, "{}", layout.name);
         assert_eq!(*span as usize, layout.size, "{}", layout.name);
     }
-    let kernels = shader::SHADERS.iter().filter(|(name, _)| !name.starts_with("shared/")).count();
-    assert_eq!(layouts.len(), kernels, "a kernel without a mirror");
+    for (name, _) in shader::SHADERS.iter().filter(|(name, _)| !name.starts_with("shared/")) {
+        assert!(layouts.iter().any(|layout| layout.shader == *name), "{name} has no mirror");
+    }
 }

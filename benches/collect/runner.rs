@@ -10,6 +10,7 @@ pub struct Runner {
     /// Whether a figure that misses its bound is a failure.
     check: bool,
     /// Whether bounds on this machine's absolute speed count as well.
+    #[allow(dead_code, reason = "another bench reads it")]
     pub absolute: bool,
     /// Time of one side of a repetition.
     span: Duration,

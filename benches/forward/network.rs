@@ -8,7 +8,8 @@ use gleaner::{
         CpuNetwork, NetworkSpec,
         plan::{Activation, Exploration, Forward, Network, Outcome, Plan},
     },
-    prelude::{ActionKey, Seed, Space},
+    seed::{ActionKey, Seed},
+    space::Space,
 };
 
 /// An actor of hidden layers for `actions` discrete actions.

@@ -63,18 +63,21 @@ fn tanh32(x: f32) -> f32 {
     if is_nan(x) {
         return x;
     }
-    let y = clamp(x, -7.905311, 7.905311);
+    let y = clamp(x, -7.8, 7.8);
     let z = y * y;
-    var p = -2.7607685e-16 * z + 2.000188e-13;
-    p = p * z - 8.604672e-11;
-    p = p * z + 5.122297e-8;
-    p = p * z + 1.4857224e-5;
-    p = p * z + 6.3726193e-4;
-    p = p * z + 4.8935246e-3;
-    var q = 1.1982584e-6 * z + 1.1853471e-4;
-    q = q * z + 2.2684346e-3;
-    q = q * z + 4.893525e-3;
+    var p = -6.3129314e-9 * z + 7.260506e-6;
+    p = p * z + 2.709856e-3;
+    p = p * z + 0.12725758;
+    p = p * z + 1.0;
+    var q = 1.9844833e-4 * z + 0.022908171;
+    q = q * z + 0.46058987;
+    q = q * z + 1.0;
     return y * p / q;
+}
+
+// The logistic function.
+fn sigmoid32(x: f32) -> f32 {
+    return 0.5 + 0.5 * tanh32(0.5 * x);
 }
 
 fn box_muller(words: vec2<u32>) -> vec2<f32> {

@@ -41,6 +41,12 @@ pub struct GpuStats {
     pub buffers_alive: usize,
     /// Dispatches submitted since it was opened.
     pub dispatches: u64,
+    /// Submits since it was opened.
+    pub submits: u64,
+    /// Bytes sent to the device since it was opened.
+    pub bytes_up: u64,
+    /// Bytes asked back from it since it was opened.
+    pub bytes_down: u64,
 }
 
 /// An open device with the adapter's real limits. Shared: all calls take `&self`.
@@ -49,6 +55,9 @@ pub struct Gpu {
     pub(super) queue: wgpu::Queue,
     pub(super) fault: Arc<Fault>,
     pub(super) created: AtomicU64,
+    pub(super) submits: AtomicU64,
+    pub(super) bytes_up: AtomicU64,
+    pub(super) bytes_down: AtomicU64,
     limits: wgpu::Limits,
     adapter: AdapterInfo,
     deadline: Duration,
@@ -124,8 +133,19 @@ impl Gpu {
         });
         let uncaptured = fault.clone();
         device.on_uncaptured_error(Arc::new(move |error| uncaptured.latch(error.to_string())));
-        let created = AtomicU64::new(0);
-        Ok(Self { device, queue, fault, created, limits, adapter: info, deadline: config.deadline })
+        let [created, submits, bytes_up, bytes_down] = std::array::from_fn(|_| AtomicU64::new(0));
+        Ok(Self {
+            device,
+            queue,
+            fault,
+            created,
+            submits,
+            bytes_up,
+            bytes_down,
+            limits,
+            adapter: info,
+            deadline: config.deadline,
+        })
     }
 
     /// The adapter it runs on.
@@ -155,6 +175,9 @@ impl Gpu {
             buffers_created: self.created.load(Ordering::Relaxed),
             buffers_alive: report.map_or(0, |report| report.hub_report().buffers.num_allocated),
             dispatches: self.fault.dispatches(),
+            submits: self.submits.load(Ordering::Relaxed),
+            bytes_up: self.bytes_up.load(Ordering::Relaxed),
+            bytes_down: self.bytes_down.load(Ordering::Relaxed),
         }
     }
 

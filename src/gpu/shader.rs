@@ -9,8 +9,24 @@ macro_rules! shaders {
 }
 
 /// Every file of `shaders/`, by its path without the ending.
-pub const SHADERS: &[(&str, &str)] =
-    shaders!["linear", "categorical", "gaussian", "shared/grid", "shared/math", "shared/threefry"];
+pub const SHADERS: &[(&str, &str)] = shaders![
+    "linear",
+    "layer_norm",
+    "conv2d",
+    "embedding",
+    "gru",
+    "lstm",
+    "copy",
+    "fused",
+    "categorical",
+    "gaussian",
+    "shared/activation",
+    "shared/grid",
+    "shared/math",
+    "shared/recurrent",
+    "shared/reduce",
+    "shared/threefry",
+];
 
 /// The text of the shader called `name`, its imports expanded.
 ///

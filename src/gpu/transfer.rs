@@ -62,6 +62,7 @@ impl Upload {
         }
         drop(view);
         buffer.unmap();
+        gpu.bytes_up.fetch_add(offset as u64, Ordering::Relaxed);
         (self.buffer, self.filled) = (Some(buffer.clone()), true);
         Ok(buffer)
     }
@@ -81,6 +82,7 @@ impl Readback {
                 gpu.create_buffer(label, bytes.max(4).next_multiple_of(wgpu::MAP_ALIGNMENT), usage, false)?
             }
         };
+        gpu.bytes_down.fetch_add(bytes, Ordering::Relaxed);
         (self.buffer, self.state) = (Some(buffer.clone()), State::Reserved);
         Ok(buffer)
     }
@@ -138,6 +140,7 @@ impl Gpu {
         let modes = modes.chain(down.iter().map(|buffer| (buffer, wgpu::MapMode::Read)));
         let mapping = Arc::new(Mapping::default());
         let index = self.queue.submit([commands]);
+        self.submits.fetch_add(1, Ordering::Relaxed);
         for (buffer, mode) in modes {
             mapping.pending.fetch_add(1, Ordering::Relaxed);
             let mapping = mapping.clone();

@@ -5,10 +5,11 @@ use std::{ops::Range, sync::Arc};
 use pulp::Arch;
 
 use super::{
+    floats::Floats,
     head,
     layer::{
         self, Kernel, Tensors,
-        linear::{PANEL, TILE},
+        linear::{TILE, padded},
     },
     plan::{Exploration, Forward, Head, Memory, Network, Operation, Outcome, Place, Plan},
 };
@@ -45,32 +46,32 @@ struct Loaded {
 struct Scratch {
     /// Rows of a block, a multiple of [`TILE`].
     rows: usize,
-    input: Vec<f32>,
+    input: Floats,
     /// These have rows padded to whole panels.
-    hidden: Vec<Vec<f32>>,
-    params: Vec<f32>,
-    value: Vec<f32>,
-    layer: Vec<f32>,
+    hidden: Vec<Floats>,
+    params: Floats,
+    value: Floats,
+    layer: Floats,
     head: head::Scratch,
 }
 
 impl Scratch {
     fn new(plan: &Plan) -> Self {
-        let hidden: usize = plan.hidden.iter().map(|width| width.next_multiple_of(PANEL)).sum();
+        let hidden: usize = plan.hidden.iter().map(|width| padded(*width)).sum();
         let rows = (BLOCK_FLOATS / (plan.inputs + hidden).max(1)).clamp(TILE, BLOCK) / TILE * TILE;
-        let matrix = |width: usize| vec![0.0; rows * width.next_multiple_of(PANEL)];
+        let matrix = |width: usize| Floats::zeros(rows * padded(width));
         Self {
             rows,
-            input: vec![0.0; rows * plan.inputs],
+            input: Floats::zeros(rows * plan.inputs),
             hidden: plan.hidden.iter().map(|width| matrix(*width)).collect(),
             params: matrix(plan.head.params()),
             value: matrix(usize::from(plan.value)),
-            layer: Vec::new(),
+            layer: Floats::default(),
             head: head::Scratch::new(&plan.head),
         }
     }
 
-    fn place(&mut self, place: Place) -> &mut Vec<f32> {
+    fn place(&mut self, place: Place) -> &mut Floats {
         match place {
             Place::Input => &mut self.input,
             Place::Hidden(i) => &mut self.hidden[i],
@@ -99,7 +100,7 @@ impl CpuNetwork {
             return Err(Error::State { call: "share", problem: "the networks differ; legal: the same plan".into() });
         }
         self.weights.clone_from(&other.weights);
-        self.scratch.layer.resize(other.scratch.layer.len(), 0.0);
+        self.scratch.layer = Floats::zeros(other.scratch.layer.len());
         Ok(())
     }
 
@@ -151,7 +152,7 @@ impl Network for CpuNetwork {
         let pack = |operation: &Operation| layer::pack(operation, &Tensors::new(weights, &operation.name));
         let layers: Vec<_> = self.plan.layers.iter().map(pack).collect();
         let scratch = layers.iter().map(|layer| layer.scratch(self.scratch.rows)).max();
-        self.scratch.layer.resize(scratch.unwrap_or(0), 0.0);
+        self.scratch.layer = Floats::zeros(scratch.unwrap_or(0));
         let log_std = weights.get("log_std").map_or(Vec::new(), |tensor| tensor.data.clone());
         self.weights = Some(Arc::new(Loaded { layers, log_std }));
         Ok(())
@@ -226,14 +227,14 @@ fn block(
     }
     let n = plan.head.params();
     let params = out.params[rows.start * n..rows.end * n].chunks_exact_mut(n);
-    for (to, from) in params.zip(scratch.params.chunks_exact(n.next_multiple_of(PANEL))) {
+    for (to, from) in params.zip(scratch.params.chunks_exact(padded(n))) {
         to.copy_from_slice(&from[..n]);
     }
     let values = &mut out.values[rows];
     if !plan.value {
         return values.fill(0.0);
     }
-    for (to, from) in values.iter_mut().zip(scratch.value.chunks_exact(PANEL)) {
+    for (to, from) in values.iter_mut().zip(scratch.value.chunks_exact(padded(1))) {
         *to = from[0];
     }
 }

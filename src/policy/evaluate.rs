@@ -141,7 +141,7 @@ impl<T: Task> Evaluator<T> {
             params_width,
             values: vec![0.0; rows],
         };
-        let fresh = vec![0; rows];
+        let fresh = vec![u8::from(states.is_none()); rows];
         let places: Vec<_> = (0..rows as u32).collect();
         let input = Forward {
             inputs: &inputs,
@@ -158,7 +158,13 @@ impl<T: Task> Evaluator<T> {
             log_probs: &mut evaluation.log_probs,
             values: &mut evaluation.values,
         };
+        if states.is_some() {
+            network.push_states(&remembered)?;
+        }
         network.forward(&input, &mut out)?;
+        if states.is_some() {
+            network.pull_states(&remembered)?;
+        }
         for (place, state) in states.into_iter().flat_map(|states| states.chunks_exact_mut(width.max(1))).enumerate() {
             remembered.read(place, 0, state);
         }

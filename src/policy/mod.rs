@@ -6,6 +6,7 @@ mod chain;
 pub mod check;
 pub mod cpu;
 mod evaluate;
+mod floats;
 #[cfg(feature = "gpu")]
 pub mod gpu;
 pub mod head;

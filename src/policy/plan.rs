@@ -151,12 +151,20 @@ pub struct Forward<'a> {
 /// What the rows of a run remember.
 #[derive(Clone, Copy)]
 pub struct Memory<'a> {
-    /// The states of all rows.
+    /// The states of all rows; a backend may keep them elsewhere between [`Network::push_states`] and
+    /// [`Network::pull_states`].
     pub states: &'a States,
     /// Places of the run's rows in `states`.
     pub places: &'a [u32],
     /// By row, 1 where an episode begins: its state is zeroed first.
     pub fresh: &'a [u8],
+}
+
+impl Memory<'_> {
+    /// Places that there must be room for.
+    pub(super) fn needed(&self) -> usize {
+        self.places.iter().map(|place| *place as usize + 1).fold(self.states.len(), usize::max)
+    }
 }
 
 /// What a backend writes for a run of rows; every element of every slice.
@@ -183,4 +191,15 @@ pub trait Network: Send + Sync {
 
     /// Acts for a run of rows; a row's outputs do not depend on the others.
     fn forward(&mut self, input: &Forward<'_>, out: &mut Outcome<'_>) -> Result<(), Error>;
+
+    /// Takes over states that were written by others. A network that keeps none of its own has nothing to do.
+    fn push_states(&mut self, _states: &States) -> Result<(), Error> {
+        Ok(())
+    }
+
+    /// Brings `states` up to date with what was remembered in earlier forwards. A network that keeps none of its own
+    /// has nothing to do.
+    fn pull_states(&mut self, _states: &States) -> Result<(), Error> {
+        Ok(())
+    }
 }

@@ -1,5 +1,7 @@
 //! The states of a recurrent network, as rollouts keep them.
 
+use std::sync::PoisonError;
+
 use bevy_ecs::prelude::*;
 
 use super::{
@@ -31,6 +33,10 @@ impl<T: Task> StateSource<T> {
     fn with(&mut self, world: &World, f: impl FnOnce(&States, &mut dyn Iterator<Item = Identity<'_>>)) {
         let Ok(actor) = self.policy.single(world) else { return };
         let ActorKind::Network(network) = &actor.kind else { return };
+        if let Some(lane) = network.networks.first() {
+            // A device that is lost fails the next forward.
+            let _ = lane.lock().unwrap_or_else(PoisonError::into_inner).network.pull_states(&network.states);
+        }
         f(&network.states, &mut self.rows.iter(world));
     }
 }

@@ -2,14 +2,19 @@
 
 use gleaner::{
     components::{Masks, Weights},
-    policy::plan::{Activation, Exploration, Head, Kind, Operation, Place, Plan},
+    data::{Dtype, Field},
+    policy::{
+        Layer, NetworkSpec,
+        plan::{Activation, Exploration, Head, Kind, Memory, Operation, Place, Plan, States},
+    },
     seed::ActionKey,
+    space::Space,
 };
 use safetensors::SafeTensors;
 
 use crate::{
     kernels::map,
-    reference::{Critic, Rows, close, forward, network, no_masks},
+    reference::{Rows, close, forward, forward_with, network, no_masks},
 };
 
 const ROWS: usize = 37;
@@ -27,27 +32,94 @@ fn columns(inputs: Vec<f32>, rows: usize) -> Rows {
     Rows { inputs, keys, episodes: vec![Default::default(); rows], steps: vec![Default::default(); rows] }
 }
 
-pub fn mlp() {
+/// A network whose trunk is `layers` and whose head is its last linear layer, with PyTorch's weights. The names of a
+/// file's tensors count entries; ours have the list's name before them. Without a last layer the trunk's own output
+/// comes out, `outputs` wide.
+fn pytorch(name: &str, layers: Vec<Layer>, last: Option<&str>, shape: &[usize], outputs: usize) -> (Plan, Weights) {
     let bytes = file();
     let file = SafeTensors::deserialize(&bytes).unwrap();
-    for (name, activation) in [
-        ("mlp_tanh", Activation::Tanh),
-        ("mlp_relu", Activation::Relu),
-        ("mlp_silu", Activation::Silu),
-        ("mlp_gelu", Activation::Gelu),
-    ] {
-        let plan = crate::reference::mlp(4, &[64, 64], activation, Head::Categorical { n: 2 }, Critic::None);
-        let mut weights = Weights::new();
-        for (layer, theirs) in plan.layers.iter().zip([0, 2, 4]) {
-            for (part, shape) in [("weight", vec![layer.outputs, layer.inputs]), ("bias", vec![layer.outputs])] {
-                let data = tensor(&file, &format!("{name}/weights/{theirs}.{part}"));
-                weights.insert(format!("{}.{part}", layer.name), shape, data);
+    let spec = NetworkSpec { trunk: layers, actor: vec![], critic: None, ..NetworkSpec::default() };
+    let dtype = if shape.len() == 3 { Dtype::U8 } else { Dtype::F32 };
+    let observation = Field { name: "", dtype, shape: shape.to_vec() };
+    let space = Space::uniform(0.0, 255.0, observation.len());
+    let actions = Field { name: "", dtype: Dtype::I32, shape: vec![] };
+    let plan = spec.plan_for((&space, &[observation]), (&Space::discrete(outputs as u32), &[actions])).unwrap();
+    let mut weights = Weights::new();
+    for spec in plan.tensors() {
+        let (layer, part) = spec.name.rsplit_once('.').unwrap();
+        let data = match (layer.strip_prefix("trunk."), last) {
+            (Some("0"), None) => tensor(&file, &format!("{name}/weights/{part}")),
+            (Some(number), _) => tensor(&file, &format!("{name}/weights/{number}.{part}")),
+            (None, Some(last)) => tensor(&file, &format!("{name}/weights/{last}.{part}")),
+            (None, None) if part == "weight" => unit_matrix(outputs),
+            (None, None) => vec![0.0; outputs],
+        };
+        weights.insert(spec.name.clone(), spec.shape, data);
+    }
+    (plan, weights)
+}
+
+fn unit_matrix(n: usize) -> Vec<f32> {
+    (0..n * n).map(|i| f32::from(u8::from(i / n == i % n))).collect()
+}
+
+fn params_are(name: &str, layers: Vec<Layer>, last: &str, shape: &[usize]) {
+    let bytes = file();
+    let file = SafeTensors::deserialize(&bytes).unwrap();
+    let outputs = tensor(&file, &format!("{name}/weights/{last}.bias")).len();
+    let (plan, weights) = pytorch(name, layers, Some(last), shape, outputs);
+    let inputs = tensor(&file, &format!("{name}/input"));
+    let rows = inputs.len() / plan.inputs;
+    let got =
+        forward(&mut network(&plan, &weights), &plan, &columns(inputs, rows), no_masks(), Exploration::Mode).unwrap();
+    let want = tensor(&file, &format!("{name}/output"));
+    assert_eq!(got.params.len(), want.len(), "{name}");
+    for (i, (got, want)) in got.params.iter().zip(want).enumerate() {
+        close(*got, f64::from(want), format_args!("{name}, element {i}"));
+    }
+}
+
+pub fn perceptrons() {
+    let activations = [("tanh", Layer::Tanh), ("relu", Layer::Relu), ("silu", Layer::Silu), ("gelu", Layer::Gelu)];
+    for (name, activation) in activations {
+        let layers = vec![Layer::Linear(64), activation, Layer::Linear(64), activation];
+        params_are(&format!("mlp_{name}"), layers, "4", &[4]);
+    }
+}
+
+pub fn layer_norm() {
+    let hidden = [Layer::Linear(256), Layer::LayerNorm, Layer::Relu];
+    params_are("mlp_layer_norm", hidden.repeat(2), "6", &[17]);
+}
+
+pub fn convolutions_of_bytes() {
+    let conv = |filters, kernel, stride| Layer::Conv2d { filters, kernel, stride };
+    let mut layers = vec![conv(16, 8, 4), Layer::Relu, conv(32, 4, 2), Layer::Relu, conv(32, 3, 1), Layer::Relu];
+    layers.extend([Layer::Flatten, Layer::Linear(64), Layer::Relu]);
+    params_are("conv_u8", layers, "9", &[4, 84, 84]);
+}
+
+pub fn recurrent_layers() {
+    let bytes = file();
+    let file = SafeTensors::deserialize(&bytes).unwrap();
+    for (name, hidden, layer) in [("gru", 32, Layer::Gru(32)), ("lstm", 24, Layer::Lstm(24))] {
+        let (plan, weights) = pytorch(name, vec![layer], None, &[11], hidden);
+        let mut network = network(&plan, &weights);
+        let [input, reset, output] = ["input", "reset", "output"].map(|part| tensor(&file, &format!("{name}/{part}")));
+        // Places in an order of their own.
+        let places: Vec<_> = (0..37).map(|row| row * 5 % 37).collect();
+        let states = States::new(37, plan.state());
+        for t in 0..9 {
+            let step = |values: &[f32], width: usize| -> Vec<f32> {
+                values.chunks(9 * width).flat_map(|row| row[t * width..(t + 1) * width].to_vec()).collect()
+            };
+            let fresh: Vec<_> = step(&reset, 1).iter().map(|reset| u8::from(*reset != 0.0)).collect();
+            let memory = Memory { states: &states, places: &places, fresh: &fresh };
+            let rows = columns(step(&input, 11), ROWS);
+            let got = forward_with(&mut network, &plan, &rows, no_masks(), Exploration::Mode, Some(memory)).unwrap();
+            for (i, (got, want)) in got.params.iter().zip(step(&output, hidden)).enumerate() {
+                close(*got, f64::from(want), format_args!("{name} at {t}, element {i}"));
             }
-        }
-        let rows = columns(tensor(&file, &format!("{name}/input")), ROWS);
-        let got = forward(&mut network(&plan, &weights), &plan, &rows, no_masks(), Exploration::Mode).unwrap();
-        for (i, (got, want)) in got.params.iter().zip(tensor(&file, &format!("{name}/output"))).enumerate() {
-            close(*got, f64::from(want), format_args!("{name}, element {i}"));
         }
     }
 }
@@ -65,8 +137,7 @@ fn identity(head: Head) -> (Plan, Weights) {
         outputs: n,
     };
     let mut weights = Weights::new();
-    let unit: Vec<f32> = (0..n * n).map(|i| f32::from(u8::from(i / n == i % n))).collect();
-    weights.insert("head.weight", [n, n], unit);
+    weights.insert("head.weight", [n, n], unit_matrix(n));
     weights.insert("head.bias", [n], vec![0.0; n]);
     (Plan { inputs: n, hidden: vec![], layers: vec![layer], head, value: false }, weights)
 }

@@ -1,13 +1,15 @@
 //! Policies on the GPU: the kernels equal their CPU twins, the network equals a naive reference at any number of rows,
-//! every output is written, faults are reported once, and memory is flat.
+//! every output is written, states stay on the device, faults are reported once, and memory is flat.
 
 mod faults;
 mod golden;
 mod kernels;
+mod layers;
 mod network;
 mod reference;
 #[path = "../support/gpu.rs"]
 mod support;
+mod traffic;
 
 fn main() -> std::process::ExitCode {
     support::run(vec![
@@ -24,9 +26,19 @@ fn main() -> std::process::ExitCode {
         ("network::masks_are_obeyed", network::masks_are_obeyed),
         ("network::every_output_is_written", network::every_output_is_written),
         ("network::nan_comes_through", network::nan_comes_through),
-        ("golden::mlp", golden::mlp),
+        ("layers::equal_the_cpu_at_any_number_of_rows", layers::equal_the_cpu_at_any_number_of_rows),
+        ("layers::states_are_the_cpus", layers::states_are_the_cpus),
+        ("layers::the_store_grows_and_keeps_its_states", layers::the_store_grows_and_keeps_its_states),
+        ("layers::a_row_does_not_depend_on_the_others", layers::a_row_does_not_depend_on_the_others),
+        ("layers::an_evaluator_hands_states_in_and_out", layers::an_evaluator_hands_states_in_and_out),
+        ("layers::a_wrong_memory_is_refused", layers::a_wrong_memory_is_refused),
+        ("golden::perceptrons", golden::perceptrons),
+        ("golden::layer_norm", golden::layer_norm),
+        ("golden::convolutions_of_bytes", golden::convolutions_of_bytes),
+        ("golden::recurrent_layers", golden::recurrent_layers),
         ("golden::categorical", golden::categorical),
         ("golden::gaussian", golden::gaussian),
+        ("traffic::the_documented_table_is_true", traffic::the_documented_table_is_true),
         ("faults::l10_hardware_comes_before_software", faults::l10_hardware_comes_before_software),
         ("faults::l6_a_buffer_over_the_limit_is_refused", faults::l6_a_buffer_over_the_limit_is_refused),
         ("faults::a_wrong_call_is_refused", faults::a_wrong_call_is_refused),

@@ -6,7 +6,7 @@ use gleaner::{
     math,
     policy::{
         gpu::GpuNetwork,
-        plan::{Activation, Exploration, Forward, Head, Kind, Network, Operation, Outcome, Place, Plan},
+        plan::{Activation, Exploration, Forward, Head, Kind, Memory, Network, Operation, Outcome, Place, Plan},
     },
     seed::{ActionKey, DRAWS_PER_FRAME, Purpose, Seed, Stream, threefry, unit},
 };
@@ -100,6 +100,18 @@ pub fn forward(
     masks: Masks<'_>,
     exploration: Exploration,
 ) -> Result<Got, gleaner::Error> {
+    forward_with(network, plan, rows, masks, exploration, None)
+}
+
+/// The same for rows that remember, on any backend.
+pub fn forward_with(
+    network: &mut dyn Network,
+    plan: &Plan,
+    rows: &Rows,
+    masks: Masks<'_>,
+    exploration: Exploration,
+    memory: Option<Memory<'_>>,
+) -> Result<Got, gleaner::Error> {
     let n = rows.keys.len();
     let poison = f32::from_bits(POISON);
     let mut got = Got {
@@ -109,7 +121,7 @@ pub fn forward(
         values: vec![poison; n],
     };
     let Rows { inputs, keys, episodes, steps } = rows;
-    let input = Forward { inputs, masks, keys, episodes, steps, exploration, memory: None };
+    let input = Forward { inputs, masks, keys, episodes, steps, exploration, memory };
     let Got { params, actions, log_probs, values } = &mut got;
     network.forward(&input, &mut Outcome { params, actions, log_probs, values })?;
     Ok(got)

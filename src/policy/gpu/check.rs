@@ -2,7 +2,7 @@
 
 use crate::{
     error::Error,
-    policy::plan::{Exploration, Forward, Head, Outcome, Place, Plan},
+    policy::plan::{Exploration, Forward, Head, Outcome, Place, Plan, States},
 };
 
 /// Whether places, widths and sizes of a plan fit together.
@@ -42,10 +42,31 @@ pub(super) fn call(plan: &Plan, input: &Forward<'_>, out: &Outcome<'_>) -> Resul
             return Err(Error::State { call: "forward", problem });
         }
     }
+    match &input.memory {
+        Some(memory) if memory.places.len() != rows || memory.fresh.len() != rows => {
+            let problem =
+                format!("memory has {} places and {} flags; legal: {rows}", memory.places.len(), memory.fresh.len());
+            return Err(Error::State { call: "forward", problem });
+        }
+        None if plan.state() > 0 => {
+            let problem = "no memory; legal: the states of a recurrent network".into();
+            return Err(Error::State { call: "forward", problem });
+        }
+        _ => {}
+    }
     let legal = match (&plan.head, input.exploration) {
         (_, Exploration::Sample | Exploration::Mode) | (Head::Gaussian { .. }, Exploration::Mean) => return Ok(()),
         (Head::Categorical { .. }, _) => "sample, mode",
         (Head::Gaussian { .. }, _) => "sample, mode, mean",
     };
     Err(Error::config("exploration", format!("{:?}", input.exploration), legal))
+}
+
+/// Whether states have the width of the network's.
+pub(super) fn states(plan: &Plan, states: &States) -> Result<(), Error> {
+    if states.width() == plan.state() {
+        return Ok(());
+    }
+    let problem = format!("the states are {} wide; legal: {}", states.width(), plan.state());
+    Err(Error::State { call: "states", problem })
 }

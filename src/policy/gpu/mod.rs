@@ -1,9 +1,24 @@
-//! A network as compute shaders: weights stay in device memory, all layers and the head run in one submit.
+//! A network as compute shaders: weights and recurrent states stay in device memory, all layers and the head run in
+//! one submit.
+//!
+//! What a tick costs when it has as many rows as the one before; a test counts it:
+//!
+//! | network | bytes up a row | bytes down a row | dispatches | submits | operations a row |
+//! |---|---|---|---|---|---|
+//! | 4-64-64-2, critic alike | 32 | 20 | 2 | 1 | 17792 |
+//! | 4, GRU of 64, 2 and value | 40 | 20 | 4 | 1 | 26496 |
+//! | bytes 4×84×84, 3 convolutions, 64, 2 and value | 112912 | 20 | 7 | 1 | 5708160 |
+//!
+//! A small network of linear layers is one dispatch (`shaders/fused.wgsl`), any other has one for each layer; the head is
+//! one more.
 
 mod check;
+mod fused;
+mod memory;
 mod pack;
 mod params;
 mod rows;
+mod stage;
 mod weights;
 
 use std::sync::Arc;
@@ -11,11 +26,14 @@ use std::sync::Arc;
 use bytemuck::{cast_slice, cast_slice_mut};
 
 use self::{
+    fused::Fused,
+    memory::DeviceStates,
     pack::Packed,
     rows::{RowBuffers, uniform_stride},
+    stage::Stage,
     weights::DeviceWeights,
 };
-use super::plan::{Activation, Forward, Head, Kind, Network, Outcome, Plan};
+use super::plan::{Forward, Head, Network, Outcome, Plan, States};
 use crate::{
     components::Weights,
     error::Error,
@@ -29,11 +47,15 @@ pub use params::{Layout, layouts};
 pub struct GpuNetwork {
     gpu: Arc<Gpu>,
     plan: Plan,
-    /// One a layer, the head's last.
-    kernels: Vec<Kernel>,
+    fused: Option<Fused>,
+    stages: Vec<Stage>,
+    head: Kernel,
     weights: DeviceWeights,
+    states: DeviceStates,
     rows: Option<RowBuffers>,
     packed: Packed,
+    /// The uniforms that the device holds: they differ from the last ones' only if the number of rows does.
+    uniforms: Vec<u8>,
     upload: Upload,
     readback: Readback,
 }
@@ -45,29 +67,21 @@ impl GpuNetwork {
     /// [`Error::Network`] if the plan contradicts itself; [`Error::Gpu`] if the adapter cannot hold the weights.
     pub fn new(gpu: Arc<Gpu>, plan: Plan) -> Result<Self, Error> {
         check::plan(&plan)?;
-        let mut kernels: Vec<Kernel> = Vec::new();
-        for (i, layer) in plan.layers.iter().enumerate() {
-            let Kind::Linear { activation } = layer.kind else {
-                return Err(Error::Network {
-                    field: format!("layer {}", layer.name),
-                    value: format!("{:?}", layer.kind),
-                    legal: "linear layers on the GPU".into(),
-                });
-            };
-            let same = plan.layers[..i].iter().position(|other| other.kind == layer.kind);
-            kernels.push(match same {
-                Some(same) => kernels[same].clone(),
-                None => Kernel::new(&gpu, "linear", &[("activation", constant(activation))])?,
-            });
-        }
+        let fused = Fused::of(&gpu, &plan);
+        let stages = match &fused {
+            Some(fused) => vec![Stage::fused(&gpu, fused)?],
+            None => Stage::all(&gpu, &plan)?,
+        };
         let head = match plan.head {
             Head::Categorical { .. } => "categorical",
             Head::Gaussian { .. } => "gaussian",
         };
-        kernels.push(Kernel::new(&gpu, head, &[])?);
-        let weights = DeviceWeights::new(&gpu, &plan)?;
-        let (upload, readback) = (Upload::default(), Readback::default());
-        Ok(Self { gpu, plan, kernels, weights, rows: None, packed: Packed::default(), upload, readback })
+        let head = Kernel::new(&gpu, head, &[])?;
+        let weights = DeviceWeights::new(&gpu, &plan, fused.is_some())?;
+        let states = DeviceStates::new(&gpu, plan.state())?;
+        let (packed, upload, readback) = (Packed::default(), Upload::default(), Readback::default());
+        let (rows, uniforms) = (None, Vec::new());
+        Ok(Self { gpu, plan, fused, stages, head, weights, states, rows, packed, uniforms, upload, readback })
     }
 
     /// The device it runs on.
@@ -80,11 +94,16 @@ impl GpuNetwork {
         self.rows.as_ref().map_or(0, |rows| rows.capacity)
     }
 
-    fn reserve(&mut self, rows: usize) -> Result<(), Error> {
-        if rows > self.capacity() {
+    fn reserve(&mut self, rows: usize, places: usize) -> Result<(), Error> {
+        let Self { gpu, plan, stages, head, weights, states, .. } = self;
+        let moved = states.reserve(gpu, places)?;
+        let capacity = self.rows.as_ref().map_or(0, |rows| rows.capacity);
+        if rows > capacity || (moved && capacity > 0) {
             // The smaller ones go first: both need not fit.
-            self.rows = None;
-            self.rows = Some(RowBuffers::new(&self.gpu, &self.plan, &self.kernels, &self.weights, rows)?);
+            (self.rows, self.uniforms) = (None, Vec::new());
+            let mut buffers = RowBuffers::new(gpu, plan, stages.len() + 1, rows.max(capacity))?;
+            buffers.bind(gpu, plan, (stages, head), weights, states)?;
+            self.rows = Some(buffers);
         }
         Ok(())
     }
@@ -106,10 +125,9 @@ impl GpuNetwork {
             at += size;
         }
         let mut pass = encoder.begin_compute_pass(&Default::default());
-        // A layer's thread takes 4 rows and 4 outputs, the head's a row.
-        let tiles = |outputs: usize| rows.div_ceil(4) as u64 * outputs.div_ceil(4) as u64;
-        let items = self.plan.layers.iter().map(|layer| tiles(layer.outputs)).chain([rows as u64]);
-        for ((kernel, bindings), items) in self.kernels.iter().zip(&buffers.bindings).zip(items) {
+        // The head's thread takes a row.
+        let stages = self.stages.iter().map(|stage| (&stage.kernel, stage.items(rows)));
+        for ((kernel, items), bindings) in stages.chain([(&self.head, rows as u64)]).zip(&buffers.bindings) {
             kernel.dispatch(&mut pass, bindings, items)?;
         }
         drop(pass);
@@ -122,22 +140,11 @@ impl GpuNetwork {
     }
 }
 
-/// The value of `activation` in `shaders/linear.wgsl`.
-fn constant(activation: Activation) -> f64 {
-    match activation {
-        Activation::Identity => 0.0,
-        Activation::Tanh => 1.0,
-        Activation::Relu => 2.0,
-        Activation::Silu => 3.0,
-        Activation::Gelu => 4.0,
-    }
-}
-
 impl Network for GpuNetwork {
     fn load(&mut self, weights: &Weights) -> Result<(), Error> {
         self.gpu.check()?;
         weights.check(&self.plan.tensors())?;
-        self.weights.load(&self.gpu, weights)
+        self.weights.load(&self.gpu, (&self.plan, self.fused.as_ref()), weights)
     }
 
     fn forward(&mut self, input: &Forward<'_>, out: &mut Outcome<'_>) -> Result<(), Error> {
@@ -150,13 +157,15 @@ impl Network for GpuNetwork {
         if rows == 0 {
             return Ok(());
         }
-        self.reserve(rows)?;
-        self.packed.pack(&self.plan, input, uniform_stride(&self.gpu) as usize);
+        self.reserve(rows, input.memory.map_or(0, |memory| memory.needed()))?;
+        self.packed.pack(&self.plan, &self.stages, input, uniform_stride(&self.gpu) as usize);
         let Some(buffers) = &self.rows else { return Ok(()) };
-        let parts: [&[u8]; 4] =
-            [&self.packed.uniforms, cast_slice(input.inputs), cast_slice(&self.packed.draws), &self.packed.masks];
-        let devices = [&buffers.uniforms, &buffers.inputs, &buffers.draws, &buffers.masks];
-        let sent: [_; 4] = std::array::from_fn(|i| (parts[i].len() as u64, devices[i]));
+        let Packed { uniforms, draws, masks, memory } = &self.packed;
+        let held = std::mem::take(&mut self.uniforms);
+        let uniforms = if held == *uniforms { &[][..] } else { uniforms };
+        let parts: [&[u8]; 5] = [uniforms, cast_slice(input.inputs), cast_slice(draws), masks, cast_slice(memory)];
+        let devices = [&buffers.uniforms, &buffers.inputs, &buffers.draws, &buffers.masks, &buffers.memory];
+        let sent: [_; 5] = std::array::from_fn(|i| (parts[i].len() as u64, devices[i]));
         let words = |len: usize| len as u64 * 4;
         let brought = [
             (words(out.params.len()), &buffers.params),
@@ -167,7 +176,9 @@ impl Network for GpuNetwork {
         let from = self.upload.fill(&self.gpu, "policy upload", &parts)?;
         let to = self.readback.reserve(&self.gpu, "policy readback", brought.iter().map(|(size, _)| size).sum())?;
         let commands = self.record(buffers, rows, &from, &sent, &to, &brought)?;
-        self.gpu.run(commands, self.kernels.len() as u64, &mut [&mut self.upload], Some(&mut self.readback))?;
+        self.gpu.run(commands, self.stages.len() as u64 + 1, &mut [&mut self.upload], Some(&mut self.readback))?;
+        self.uniforms = held;
+        self.uniforms.clone_from(&self.packed.uniforms);
         out.values.fill(0.0);
         self.readback.read(|bytes| {
             let targets: [&mut [u8]; 4] = [
@@ -183,5 +194,18 @@ impl Network for GpuNetwork {
                 at += size;
             }
         })
+    }
+
+    fn push_states(&mut self, states: &States) -> Result<(), Error> {
+        self.gpu.check()?;
+        check::states(&self.plan, states)?;
+        self.reserve(0, states.len())?;
+        self.states.push(&self.gpu, states)
+    }
+
+    fn pull_states(&mut self, states: &States) -> Result<(), Error> {
+        self.gpu.check()?;
+        check::states(&self.plan, states)?;
+        self.states.pull(&self.gpu, states)
     }
 }

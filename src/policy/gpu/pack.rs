@@ -3,24 +3,27 @@
 use bytemuck::bytes_of;
 
 use super::{
-    params::{CategoricalParams, GaussianParams, LinearParams},
+    params::{CategoricalParams, GaussianParams},
     rows::mask_words,
+    stage::Stage,
 };
 use crate::policy::plan::{Exploration, Forward, Head, Plan};
 
 /// Scratch memory; grows to what was needed and stays.
 #[derive(Default)]
 pub(super) struct Packed {
-    /// A uniform a layer, the head's last, each `stride` bytes from the next.
+    /// A uniform a stage, the head's last, each `stride` bytes from the next.
     pub(super) uniforms: Vec<u8>,
     /// Key, episode and step of a row.
     pub(super) draws: Vec<[u32; 4]>,
     /// A byte an action, rows padded to whole words; empty if every action is legal.
     pub(super) masks: Vec<u8>,
+    /// Slot of a row, and whether its episode begins; empty for a network without memory.
+    pub(super) memory: Vec<[u32; 2]>,
 }
 
 impl Packed {
-    pub(super) fn pack(&mut self, plan: &Plan, input: &Forward<'_>, stride: usize) {
+    pub(super) fn pack(&mut self, plan: &Plan, stages: &[Stage], input: &Forward<'_>, stride: usize) {
         let rows = input.keys.len();
         self.draws.clear();
         let counters = input.episodes.iter().zip(input.steps);
@@ -30,7 +33,12 @@ impl Packed {
         };
         self.draws.extend(input.keys.iter().zip(counters).map(draw));
         self.pack_masks(&plan.head, input, rows);
-        self.pack_uniforms(plan, input.exploration, rows as u32, stride);
+        self.memory.clear();
+        if let Some(memory) = input.memory.filter(|_| plan.state() > 0) {
+            let rows = memory.places.iter().zip(memory.fresh);
+            self.memory.extend(rows.map(|(place, fresh)| [*place, u32::from(*fresh)]));
+        }
+        self.pack_uniforms((plan, stages), input.exploration, rows as u32, stride);
     }
 
     fn pack_masks(&mut self, head: &Head, input: &Forward<'_>, rows: usize) {
@@ -48,18 +56,19 @@ impl Packed {
         }
     }
 
-    fn pack_uniforms(&mut self, plan: &Plan, exploration: Exploration, rows: u32, stride: usize) {
+    fn pack_uniforms(&mut self, (plan, stages): (&Plan, &[Stage]), exploration: Exploration, rows: u32, stride: usize) {
         self.uniforms.clear();
-        self.uniforms.resize(stride * (plan.layers.len() + 1), 0);
+        self.uniforms.resize(stride * (stages.len() + 1), 0);
         let mut blocks = self.uniforms.chunks_exact_mut(stride);
         let mut put = |bytes: &[u8]| {
             if let Some(block) = blocks.next() {
                 block[..bytes.len()].copy_from_slice(bytes);
             }
         };
-        for layer in &plan.layers {
-            let (inputs, outputs) = (layer.inputs as u32, layer.outputs as u32);
-            put(bytes_of(&LinearParams { rows, inputs, outputs, padding: 0 }));
+        for stage in stages {
+            let mut uniform = stage.uniform;
+            uniform[..4].copy_from_slice(bytes_of(&rows));
+            put(&uniform);
         }
         let exploration = exploration as u32;
         match plan.head {

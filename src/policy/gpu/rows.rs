@@ -1,6 +1,11 @@
 //! What a network keeps for its rows in device memory: inputs, intermediate matrices, outputs, and their bindings.
 
-use super::{params::PARAMS_SIZE, weights::DeviceWeights};
+use super::{
+    memory::DeviceStates,
+    params::PARAMS_SIZE,
+    stage::{Bound, Stage},
+    weights::DeviceWeights,
+};
 use crate::{
     error::Error,
     gpu::{Gpu, Kernel},
@@ -14,11 +19,13 @@ pub(super) struct RowBuffers {
     pub(super) inputs: wgpu::Buffer,
     pub(super) draws: wgpu::Buffer,
     pub(super) masks: wgpu::Buffer,
+    pub(super) memory: wgpu::Buffer,
+    hidden: Vec<wgpu::Buffer>,
     pub(super) params: wgpu::Buffer,
     pub(super) actions: wgpu::Buffer,
     pub(super) log_probs: wgpu::Buffer,
     pub(super) value: wgpu::Buffer,
-    /// One a layer, the head's last.
+    /// One a stage, the head's last; none before [`bind`](Self::bind).
     pub(super) bindings: Vec<wgpu::BindGroup>,
 }
 
@@ -36,13 +43,8 @@ pub(super) fn mask_words(head: &Head) -> usize {
 }
 
 impl RowBuffers {
-    pub(super) fn new(
-        gpu: &Gpu,
-        plan: &Plan,
-        kernels: &[Kernel],
-        weights: &DeviceWeights,
-        capacity: usize,
-    ) -> Result<Self, Error> {
+    /// Memory for `capacity` rows and the uniforms of so many stages, the head's among them.
+    pub(super) fn new(gpu: &Gpu, plan: &Plan, stages: usize, capacity: usize) -> Result<Self, Error> {
         let storage = |label: &str, words: usize| {
             use wgpu::BufferUsages as Usage;
             let usage = Usage::STORAGE | Usage::COPY_DST | Usage::COPY_SRC;
@@ -51,36 +53,41 @@ impl RowBuffers {
         let hidden = plan.hidden.iter().enumerate();
         let hidden: Vec<_> =
             hidden.map(|(i, width)| storage(&format!("hidden {i}"), *width)).collect::<Result<_, _>>()?;
-        let uniforms = uniform_stride(gpu) * kernels.len() as u64;
-        let mut own = Self {
+        let uniforms = uniform_stride(gpu) * stages as u64;
+        Ok(Self {
             capacity,
             uniforms: gpu.buffer("uniforms", uniforms, wgpu::BufferUsages::UNIFORM | wgpu::BufferUsages::COPY_DST)?,
             inputs: storage("inputs", plan.inputs)?,
             draws: storage("draws", 4)?,
             masks: storage("masks", mask_words(&plan.head))?,
+            memory: storage("memory", if plan.state() > 0 { 2 } else { 0 })?,
+            hidden,
             params: storage("params", plan.head.params())?,
             actions: storage("actions", plan.head.action_words())?,
             log_probs: storage("log-probs", 1)?,
             value: storage("values", usize::from(plan.value))?,
             bindings: Vec::new(),
-        };
-        own.bindings = own.bind(gpu, plan, kernels, weights, &hidden)?;
-        Ok(own)
+        })
     }
 
-    fn bind(
-        &self,
+    /// Binds all stages, and the head's kernel.
+    pub(super) fn bind(
+        &mut self,
         gpu: &Gpu,
         plan: &Plan,
-        kernels: &[Kernel],
+        (stages, head): (&[Stage], &Kernel),
         weights: &DeviceWeights,
-        hidden: &[wgpu::Buffer],
-    ) -> Result<Vec<wgpu::BindGroup>, Error> {
-        let place = |place| match place {
-            Place::Input => &self.inputs,
-            Place::Hidden(i) => &hidden[i],
-            Place::Params => &self.params,
-            Place::Value => &self.value,
+        states: &DeviceStates,
+    ) -> Result<(), Error> {
+        let bound = |bound: &Bound| match bound {
+            Bound::Place(Place::Input) => Ok(whole(&self.inputs)),
+            Bound::Place(Place::Hidden(i)) => Ok(whole(&self.hidden[*i])),
+            Bound::Place(Place::Params) => Ok(whole(&self.params)),
+            Bound::Place(Place::Value) => Ok(whole(&self.value)),
+            Bound::Tensor(name) => weights.binding(name),
+            Bound::Network => Ok(whole(weights.network())),
+            Bound::Memory => Ok(whole(&self.memory)),
+            Bound::States => Ok(whole(states.buffer())),
         };
         let uniform = |i: usize| wgpu::BufferBinding {
             buffer: &self.uniforms,
@@ -88,11 +95,9 @@ impl RowBuffers {
             size: wgpu::BufferSize::new(PARAMS_SIZE),
         };
         let mut bindings = Vec::new();
-        for (i, (layer, kernel)) in plan.layers.iter().zip(kernels).enumerate() {
-            let weight = weights.binding(&format!("{}.weight", layer.name))?;
-            let bias = weights.binding(&format!("{}.bias", layer.name))?;
-            bindings
-                .push(kernel.bind(gpu, &[uniform(i), whole(place(layer.from)), weight, bias, whole(place(layer.to))])?);
+        for (i, stage) in stages.iter().enumerate() {
+            let buffers = std::iter::once(Ok(uniform(i))).chain(stage.buffers.iter().map(bound));
+            bindings.push(stage.kernel.bind(gpu, &buffers.collect::<Result<Vec<_>, Error>>()?)?);
         }
         let third = match plan.head {
             Head::Categorical { .. } => whole(&self.masks),
@@ -100,9 +105,9 @@ impl RowBuffers {
         };
         let (params, draws) = (whole(&self.params), whole(&self.draws));
         let (actions, log_probs) = (whole(&self.actions), whole(&self.log_probs));
-        let head = plan.layers.len();
-        bindings.push(kernels[head].bind(gpu, &[uniform(head), params, draws, third, actions, log_probs])?);
-        Ok(bindings)
+        bindings.push(head.bind(gpu, &[uniform(stages.len()), params, draws, third, actions, log_probs])?);
+        self.bindings = bindings;
+        Ok(())
     }
 }
 

@@ -1,7 +1,8 @@
-//! Weights in device memory: one buffer, a tensor at each aligned offset.
+//! Weights in device memory: one buffer, a tensor at each aligned offset; of a fused network a second one.
 
 use std::ops::Range;
 
+use super::fused::{Fused, NETWORK_SIZE};
 use crate::{
     components::Weights,
     error::Error,
@@ -12,13 +13,15 @@ use crate::{
 pub(super) struct DeviceWeights {
     buffer: wgpu::Buffer,
     tensors: Vec<(String, Range<u64>)>,
+    /// All weights once more, as the fused kernel reads them; a word without one.
+    network: wgpu::Buffer,
     upload: Upload,
     /// Whether a whole set has arrived.
     loaded: bool,
 }
 
 impl DeviceWeights {
-    pub(super) fn new(gpu: &Gpu, plan: &Plan) -> Result<Self, Error> {
+    pub(super) fn new(gpu: &Gpu, plan: &Plan, fused: bool) -> Result<Self, Error> {
         let alignment = u64::from(gpu.limits().min_storage_buffer_offset_alignment).max(4);
         let (mut tensors, mut end) = (Vec::new(), 0);
         for spec in plan.tensors() {
@@ -30,24 +33,33 @@ impl DeviceWeights {
         // Bound part by part, so the whole may be larger than a binding.
         let usage = wgpu::BufferUsages::STORAGE | wgpu::BufferUsages::COPY_DST;
         let buffer = gpu.create_buffer("weights", end, usage, false)?;
-        Ok(Self { buffer, tensors, upload: Upload::default(), loaded: false })
+        let usage = wgpu::BufferUsages::UNIFORM | wgpu::BufferUsages::COPY_DST;
+        let network = gpu.buffer("fused weights", if fused { NETWORK_SIZE } else { 0 }, usage)?;
+        Ok(Self { buffer, tensors, network, upload: Upload::default(), loaded: false })
     }
 
     /// Copies a checked set over the old one. The caller has waited for every forward, so no kernel reads meanwhile.
-    pub(super) fn load(&mut self, gpu: &Gpu, weights: &Weights) -> Result<(), Error> {
+    pub(super) fn load(
+        &mut self,
+        gpu: &Gpu,
+        (plan, fused): (&Plan, Option<&Fused>),
+        weights: &Weights,
+    ) -> Result<(), Error> {
         let data = |name: &str| weights.get(name).map_or(&[][..], |tensor| &tensor.data);
-        let parts: Vec<&[u8]> = self.tensors.iter().map(|(name, _)| bytemuck::cast_slice(data(name))).collect();
+        let mut parts: Vec<&[u8]> = self.tensors.iter().map(|(name, _)| bytemuck::cast_slice(data(name))).collect();
+        let network = fused.map(|fused| fused.pack(plan, weights));
+        parts.extend(network.as_deref());
         let from = self.upload.fill(gpu, "weights upload", &parts)?;
         self.loaded = false;
         let mut encoder = gpu.device().create_command_encoder(&Default::default());
         let mut at = 0;
-        for ((_, range), part) in self.tensors.iter().zip(&parts) {
+        let tensors = self.tensors.iter().map(|(_, range)| (&self.buffer, range.start));
+        for ((to, start), part) in tensors.chain([(&self.network, 0)]).zip(&parts) {
             let size = part.len() as u64;
-            if size == 0 {
-                continue;
+            if size > 0 {
+                encoder.copy_buffer_to_buffer(&from, at, to, start, size);
+                at += size;
             }
-            encoder.copy_buffer_to_buffer(&from, at, &self.buffer, range.start, size);
-            at += size;
         }
         gpu.run(encoder.finish(), 0, &mut [&mut self.upload], None)?;
         self.loaded = true;
@@ -56,6 +68,10 @@ impl DeviceWeights {
 
     pub(super) fn loaded(&self) -> bool {
         self.loaded
+    }
+
+    pub(super) fn network(&self) -> &wgpu::Buffer {
+        &self.network
     }
 
     /// The binding of the tensor called `name`, which is one of the plan's.

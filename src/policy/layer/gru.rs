@@ -61,6 +61,12 @@ pub(super) fn store_states(block: &Block<'_>, first: usize, width: usize, padded
     }
 }
 
+/// Writes hidden states, `padded` apart, as the layer's result.
+pub(super) fn give(block: Block<'_>, hidden: usize, padded: usize, from: &[f32]) {
+    let rows = block.to.chunks_exact_mut(block.to_stride).zip(from.chunks_exact(padded)).take(block.rows);
+    rows.for_each(|(to, from)| to[..hidden].copy_from_slice(&from[..hidden]));
+}
+
 impl Kernel for Gru {
     fn run(&self, arch: Arch, block: Block<'_>, scratch: &mut [f32]) {
         let (rows, padded) = (block.rows.next_multiple_of(TILE), self.input.padded() / 3);
@@ -72,7 +78,7 @@ impl Kernel for Gru {
         linear::run(arch, Activation::Identity, &self.recurrent, h, padded, h_gates);
         arch.dispatch(Gates { x, h_gates, h, padded });
         store_states(&block, self.state, self.hidden, padded, h);
-        block.to[..rows * padded].copy_from_slice(h);
+        give(block, self.hidden, padded, h);
     }
 
     fn scratch(&self, rows: usize) -> usize {

@@ -8,35 +8,50 @@ use std::marker::PhantomData;
 use pulp::{Arch, Simd, WithSimd};
 
 use super::{Block, Elementwise, ForActivation, Kernel, Tensors, with_activation};
-use crate::policy::plan::{Activation, Operation};
+use crate::policy::{
+    floats::Floats,
+    plan::{Activation, Operation},
+};
 
 /// Outputs of a panel of weights.
 pub(crate) const PANEL: usize = 16;
+/// Outputs of the panel of a layer that has no more than these, such as most heads.
+const NARROW: usize = 8;
 /// Rows of a register tile.
 pub(crate) const TILE: usize = 6;
+
+/// Outputs of a panel of a layer with `outputs`.
+const fn panel(outputs: usize) -> usize {
+    if outputs <= NARROW { NARROW } else { PANEL }
+}
+
+/// `width` padded to whole panels: the distance of rows in a matrix.
+pub(crate) fn padded(width: usize) -> usize {
+    width.next_multiple_of(panel(width))
+}
 
 /// One layer's weights in the order in which the kernel reads them.
 #[derive(Clone, Debug)]
 pub(crate) struct Packed {
     inputs: usize,
-    /// `[panels][inputs][PANEL]`, padded with zeros.
-    weights: Vec<f32>,
-    /// `[panels][PANEL]`, padded with zeros.
-    bias: Vec<f32>,
+    /// `[panels][inputs][panel]`, padded with zeros.
+    weights: Floats,
+    /// `[panels][panel]`, padded with zeros.
+    bias: Floats,
 }
 
 impl Packed {
     /// Packs `[outputs, inputs]` weights and `[outputs]` biases.
     pub(crate) fn new(inputs: usize, weight: &[f32], bias: &[f32]) -> Self {
-        let padded = bias.len().next_multiple_of(PANEL);
-        let mut weights = vec![0.0; padded * inputs];
+        let (width, padded) = (panel(bias.len()), padded(bias.len()));
+        let mut weights = Floats::zeros(padded * inputs);
         for (output, row) in weight.chunks_exact(inputs).enumerate() {
-            let panel = &mut weights[output / PANEL * PANEL * inputs..][..PANEL * inputs];
+            let panel = &mut weights[output / width * width * inputs..][..width * inputs];
             for (input, x) in row.iter().enumerate() {
-                panel[input * PANEL + output % PANEL] = *x;
+                panel[input * width + output % width] = *x;
             }
         }
-        let mut padded_bias = vec![0.0; padded];
+        let mut padded_bias = Floats::zeros(padded);
         padded_bias[..bias.len()].copy_from_slice(bias);
         Self { inputs, weights, bias: padded_bias }
     }
@@ -103,12 +118,12 @@ impl<A: Elementwise> WithSimd for Run<'_, A> {
 
     #[inline(always)]
     fn with_simd<S: Simd>(self, simd: S) {
-        // A panel is as many registers as the instruction set needs for 16 floats.
-        match S::F32_LANES {
-            16 => self.panels::<S, 1>(simd),
-            8 => self.panels::<S, 2>(simd),
+        // A panel is as many registers as the instruction set needs for it; none has more than 8 lanes.
+        match panel(self.packed.padded()) / S::F32_LANES {
+            1 => self.panels::<S, 1>(simd),
+            2 => self.panels::<S, 2>(simd),
             4 => self.panels::<S, 4>(simd),
-            2 => self.panels::<S, 8>(simd),
+            8 => self.panels::<S, 8>(simd),
             _ => self.panels::<S, 16>(simd),
         }
     }
@@ -118,15 +133,16 @@ impl<A: Elementwise> Run<'_, A> {
     #[inline(always)]
     fn panels<S: Simd, const V: usize>(self, simd: S) {
         let (inputs, padded) = (self.packed.inputs, self.packed.padded());
-        let weights = self.packed.weights.chunks_exact(PANEL * inputs);
+        let width = V * S::F32_LANES;
+        let weights = self.packed.weights.chunks_exact(width * inputs);
         // Panels outermost: one stays in the first-level cache while the block's rows pass by.
-        for (panel, (weights, bias)) in weights.zip(self.packed.bias.chunks_exact(PANEL)).enumerate() {
+        for (panel, (weights, bias)) in weights.zip(self.packed.bias.chunks_exact(width)).enumerate() {
             let (weights, bias) = (S::as_simd_f32s(weights).0.as_chunks().0, S::as_simd_f32s(bias).0.as_chunks().0);
             for (tile, to) in self.to.chunks_exact_mut(TILE * padded).enumerate() {
                 let from = &self.from[tile * TILE * self.stride..];
                 let sums = sums::<S, V>(simd, weights, bias[0], from, self.stride);
                 for (row, sums) in sums.iter().enumerate() {
-                    let to = S::as_mut_simd_f32s(&mut to[row * padded + panel * PANEL..][..PANEL]).0;
+                    let to = S::as_mut_simd_f32s(&mut to[row * padded + panel * width..][..width]).0;
                     for (to, sum) in to.iter_mut().zip(sums) {
                         *to = A::apply(simd, *sum);
                     }

@@ -4,7 +4,7 @@ use pulp::{Arch, Simd, WithSimd};
 
 use super::{
     Block, Elementwise, Kernel, Tensors,
-    gru::{load_states, pack_gates, store_states},
+    gru::{give, load_states, pack_gates, store_states},
     linear::{self, Packed, TILE},
     sigmoid,
     tanh::Tanh,
@@ -43,7 +43,7 @@ impl Kernel for Lstm {
         arch.dispatch(Gates { x, h_gates, h, c, padded });
         store_states(&block, self.state, self.hidden, padded, h);
         store_states(&block, self.state + self.hidden, self.hidden, padded, c);
-        block.to[..rows * padded].copy_from_slice(h);
+        give(block, self.hidden, padded, h);
     }
 
     fn scratch(&self, rows: usize) -> usize {

@@ -1,0 +1,82 @@
+// Convolution of an image with its activation: a thread a tile of 4 filters and 4 places, so that 8 loads serve 16
+// products. Twin: `policy::layer::conv2d`.
+#import shared/activation
+#import shared/grid
+
+struct Conv2dParams {
+    rows: u32,
+    // First column that is read, and columns of a row there.
+    start: u32,
+    stride: u32,
+    // Of the input.
+    channels: u32,
+    height: u32,
+    width: u32,
+    // Of the output: the places that a filter is applied to, and columns of them.
+    filters: u32,
+    places: u32,
+    columns: u32,
+    // Side and step of the kernel.
+    side: u32,
+    step: u32,
+    // Applied to the input.
+    scale: f32,
+}
+
+override activation: u32 = 0u;
+
+@group(0) @binding(0) var<uniform> params: Conv2dParams;
+@group(0) @binding(1) var<storage, read> from_: array<f32>;
+@group(0) @binding(2) var<storage, read> weight: array<f32>;
+@group(0) @binding(3) var<storage, read> bias: array<f32>;
+@group(0) @binding(4) var<storage, read_write> to_: array<f32>;
+
+fn store(row: u32, filter_: u32, place: u32, sums: vec4<f32>) {
+    for (var j = 0u; filter_ < params.filters && j < 4u; j++) {
+        if place + j < params.places {
+            let at = (row * params.filters + filter_) * params.places + place + j;
+            to_[at] = activated(activation, bias[filter_] + params.scale * sums[j]);
+        }
+    }
+}
+
+@compute @workgroup_size(64)
+fn main(
+    @builtin(workgroup_id) group: vec3<u32>,
+    @builtin(num_workgroups) groups: vec3<u32>,
+    @builtin(local_invocation_index) local: u32,
+) {
+    let tile = item(group, groups, local);
+    let across = (params.places + 3u) / 4u;
+    let down = (params.filters + 3u) / 4u;
+    let row = tile / (across * down);
+    let filter_ = tile / across % down * 4u;
+    let place = tile % across * 4u;
+    if row >= params.rows {
+        return;
+    }
+    // Past the edge the last place and the last filter are read again; `store` leaves them out.
+    let four = vec4<u32>(0u, 1u, 2u, 3u);
+    let places = min(place + four, vec4<u32>(params.places - 1u));
+    let corners = (places / params.columns * params.width + places % params.columns) * params.step;
+    let x = row * params.stride + params.start + corners;
+    let patch_ = params.channels * params.side * params.side;
+    var w = min(filter_ + four, vec4<u32>(params.filters - 1u)) * patch_;
+    var sums = mat4x4<f32>();
+    for (var line = 0u; line < params.channels * params.side; line++) {
+        let pixels = x + (line / params.side * params.height + line % params.side) * params.width;
+        for (var k = 0u; k < params.side; k++) {
+            let p = pixels + k;
+            let pixel = vec4<f32>(from_[p.x], from_[p.y], from_[p.z], from_[p.w]);
+            sums[0] += weight[w.x] * pixel;
+            sums[1] += weight[w.y] * pixel;
+            sums[2] += weight[w.z] * pixel;
+            sums[3] += weight[w.w] * pixel;
+            w += vec4<u32>(1u);
+        }
+    }
+    store(row, filter_, place, sums[0]);
+    store(row, filter_ + 1u, place, sums[1]);
+    store(row, filter_ + 2u, place, sums[2]);
+    store(row, filter_ + 3u, place, sums[3]);
+}
