@@ -11,6 +11,7 @@ mod head;
 mod network;
 mod ops;
 mod optimizer;
+mod options;
 mod ppo;
 mod progress;
 mod recurrent;
@@ -19,8 +20,8 @@ mod tests;
 mod train;
 
 pub use chart::Curve;
-pub use command_line::{Options, main};
 pub use evaluate::evaluate;
+pub use options::{Options, main};
 pub use ppo::{Ppo, PpoConfig};
 pub use progress::Progress;
 pub use train::Experiment;
