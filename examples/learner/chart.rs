@@ -12,14 +12,16 @@ use super::Result;
 
 /// A learning curve. Points are frames and the mean return then.
 pub struct Curve {
-    title: String,
+    title: &'static str,
+    /// Episodes of a trial.
+    episodes: usize,
     training: Vec<(u64, f32)>,
     trials: Vec<(u64, f32)>,
 }
 
 impl Curve {
-    pub fn new(title: &str) -> Self {
-        Self { title: title.into(), training: Vec::new(), trials: Vec::new() }
+    pub fn new(title: &'static str, episodes: usize) -> Self {
+        Self { title, episodes, training: Vec::new(), trials: Vec::new() }
     }
 
     /// Adds what training shows now.
@@ -39,11 +41,12 @@ impl Curve {
         let frames = points().map(|point| point.0).max().unwrap_or(0).max(1);
         let highest = points().map(|point| point.1).fold(1.0, f32::max);
         let lowest = points().map(|point| point.1).fold(0.0, f32::min);
+        let decimals = if highest - lowest < 10.0 { 1 } else { 0 };
 
         let root = BitMapBackend::new(path.as_ref(), (960, 600)).into_drawing_area();
         root.fill(&WHITE)?;
         let mut chart = ChartBuilder::on(&root)
-            .caption(&self.title, ("sans-serif", 28))
+            .caption(self.title, ("sans-serif", 28))
             .margin(20)
             .x_label_area_size(56)
             .y_label_area_size(72)
@@ -52,7 +55,7 @@ impl Curve {
             .configure_mesh()
             .x_desc("frames")
             .y_desc("mean return")
-            .y_label_formatter(&|y| format!("{y:.0}"))
+            .y_label_formatter(&|y| format!("{y:.decimals$}"))
             .label_style(("sans-serif", 18))
             .axis_desc_style(("sans-serif", 22))
             .light_line_style(WHITE)
@@ -63,7 +66,7 @@ impl Curve {
             .legend(|(x, y)| PathElement::new([(x, y), (x + 24, y)], BLUE.stroke_width(2)));
         chart
             .draw_series(self.trials.iter().map(|point| Circle::new(*point, 5, RED.filled())))?
-            .label("trials of 100 episodes, most likely actions")
+            .label(format!("trials of {} episodes, most likely actions", self.episodes))
             .legend(|(x, y)| Circle::new((x + 12, y), 5, RED.filled()));
         chart
             .configure_series_labels()

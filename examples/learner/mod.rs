@@ -4,20 +4,26 @@
 
 mod chart;
 mod command_line;
+mod convolution;
 mod evaluate;
+mod frames;
 mod head;
 mod network;
 mod ops;
 mod optimizer;
+mod options;
 mod ppo;
 mod progress;
+mod recurrent;
 #[cfg(test)]
 mod tests;
+mod train;
 
 pub use chart::Curve;
-pub use command_line::{backend, exit_code, positive, stop_on_ctrl_c};
 pub use evaluate::evaluate;
+pub use options::{Options, main};
 pub use ppo::{Ppo, PpoConfig};
 pub use progress::Progress;
+pub use train::Experiment;
 
 pub type Result<T> = std::result::Result<T, Box<dyn std::error::Error + Send + Sync>>;

@@ -11,12 +11,28 @@ use gleaner::{
     prelude::*,
 };
 
-use super::{Result, head::Distribution, ops};
+use super::{
+    Result,
+    convolution::{Image, conv2d},
+    frames::{Frames, Memory},
+    head::Distribution,
+    ops,
+    recurrent::Gru,
+};
+
+/// What goes from layer to layer: a row a frame, and how it is an image for layers that take one.
+#[derive(Clone)]
+struct Signal {
+    x: Tensor,
+    image: Image,
+}
 
 /// An actor and a critic as a [`NetworkSpec`] describes them.
 pub struct ActorCritic {
     spec: NetworkSpec,
     head: Head,
+    /// How an observation is an image, for networks that take it for one.
+    image: Image,
     vars: BTreeMap<String, Var>,
 }
 
@@ -29,7 +45,7 @@ impl ActorCritic {
             let value = Tensor::from_slice(&tensor.data, tensor.shape.as_slice(), &Device::Cpu)?;
             vars.insert(name.clone(), Var::from_tensor(&value)?);
         }
-        Ok(Self { spec, head, vars })
+        Ok(Self { spec, head, image: Image::observed::<T>(), vars })
     }
 
     /// Everything that is trained, in the order of the names.
@@ -46,10 +62,18 @@ impl ActorCritic {
         Ok(weights)
     }
 
-    /// Distributions and values for `[frames, width]` observations.
-    pub fn forward(&self, observations: &Tensor) -> candle_core::Result<(Distribution, Tensor)> {
-        let trunk = self.layers("trunk", &self.spec.trunk, observations)?;
-        let params = self.linear("action", &self.layers("actor", &self.spec.actor, &trunk)?)?;
+    /// Whether what the network says of a frame depends on those before.
+    pub fn is_recurrent(&self) -> bool {
+        let lists = [&self.spec.trunk, &self.spec.actor].into_iter().chain(&self.spec.critic);
+        lists.flatten().any(|layer| matches!(layer, Layer::Gru(_)))
+    }
+
+    /// Distributions and values.
+    pub fn forward(&self, frames: &Frames) -> candle_core::Result<(Distribution, Tensor)> {
+        let memory = frames.memory.as_ref();
+        let input = Signal { x: frames.observations.clone(), image: self.image };
+        let trunk = self.layers("trunk", &self.spec.trunk, input, memory)?;
+        let params = self.linear("action", &self.layers("actor", &self.spec.actor, trunk.clone(), memory)?.x)?;
         let distribution = match &self.head {
             Head::Categorical { .. } => Distribution::categorical(&params)?,
             Head::Gaussian { log_std: LogStd::Free(_), .. } => {
@@ -58,21 +82,42 @@ impl ActorCritic {
             _ => candle_core::bail!("the learner has no head {}", self.head.name()),
         };
         let critic = self.spec.critic.as_deref().unwrap_or_default();
-        let values = self.linear("value", &self.layers("critic", critic, &trunk)?)?.squeeze(1)?;
+        let values = self.linear("value", &self.layers("critic", critic, trunk, memory)?.x)?.squeeze(1)?;
         Ok((distribution, values))
     }
 
-    fn layers(&self, prefix: &str, layers: &[Layer], inputs: &Tensor) -> candle_core::Result<Tensor> {
-        let mut x = inputs.clone();
+    fn layers(
+        &self,
+        prefix: &str,
+        layers: &[Layer],
+        mut signal: Signal,
+        memory: Option<&Memory>,
+    ) -> candle_core::Result<Signal> {
         for (i, layer) in layers.iter().enumerate() {
-            x = match layer {
-                Layer::Linear(_) => self.linear(&format!("{prefix}.{i}"), &x)?,
-                Layer::Tanh => ops::tanh(&x)?,
-                Layer::Relu => x.relu()?,
+            let name = format!("{prefix}.{i}");
+            signal.x = match layer {
+                Layer::Linear(_) => self.linear(&name, &signal.x)?,
+                Layer::Tanh => ops::tanh(&signal.x)?,
+                Layer::Relu => signal.x.relu()?,
+                Layer::Flatten => signal.x,
+                Layer::Conv2d { stride, .. } => {
+                    let (weight, bias) = (self.var(&format!("{name}.weight"))?, self.var(&format!("{name}.bias"))?);
+                    let (x, image) = conv2d(&signal.x, signal.image, weight, bias, *stride)?;
+                    signal.image = image;
+                    x
+                }
+                Layer::Gru(_) => self.gru(&name, &signal.x, memory)?,
                 other => candle_core::bail!("the learner has no {other:?}"),
             };
         }
-        Ok(x)
+        Ok(signal)
+    }
+
+    fn gru(&self, name: &str, x: &Tensor, memory: Option<&Memory>) -> candle_core::Result<Tensor> {
+        let memory = memory.ok_or_else(|| candle_core::Error::Msg(format!("{name} needs the frames' memory")))?;
+        let var = |part: &str| self.var(&format!("{name}.{part}_l0"));
+        let (weight_ih, weight_hh) = (var("weight_ih")?, var("weight_hh")?);
+        Gru { weight_ih, weight_hh, bias_ih: var("bias_ih")?, bias_hh: var("bias_hh")? }.forward(x, memory)
     }
 
     fn linear(&self, name: &str, x: &Tensor) -> candle_core::Result<Tensor> {

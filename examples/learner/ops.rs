@@ -54,10 +54,11 @@ impl CustomOp3 for Linear {
         gradient: &Tensor,
     ) -> Result<(Option<Tensor>, Option<Tensor>, Option<Tensor>)> {
         let ones = Tensor::ones((1, x.dim(0)?), x.dtype(), x.device())?;
-        let by_x = product(gradient, weight)?;
+        // What is given, rather than computed, needs no gradient.
+        let by_x = x.track_op().then(|| product(gradient, weight)).transpose()?;
         let by_weight = product(&gradient.t()?, x)?;
         let by_bias = product(&ones, gradient)?.squeeze(0)?;
-        Ok((Some(by_x), Some(by_weight), Some(by_bias)))
+        Ok((by_x, Some(by_weight), Some(by_bias)))
     }
 }
 

@@ -23,7 +23,7 @@ impl Progress {
 
     /// Shows the counters; `version` is that of the newest weights.
     pub fn show(&self, stats: &Stats, version: u64) {
-        let mean = stats.episodes.mean_return.map_or("-".into(), |mean| format!("{mean:.1}"));
+        let mean = stats.episodes.mean_return.map_or("-".into(), |mean| format!("{mean:.2}"));
         self.0.set_message(format!("return {mean}, weights {version}"));
         self.0.set_position(stats.frames);
     }
