@@ -118,8 +118,10 @@ impl Part {
         for lane in 0..LANES {
             let (row, action) = (rows[lane], chosen[lane]);
             put(out.actions, row * self.elements + self.element, action);
-            let logit = out.params[row * self.width + self.first + action as usize];
-            let log_prob = logit - largest[lane] - math::ln(total[lane]);
+            log_probs[lane] = out.params[row * self.width + self.first + action as usize];
+        }
+        for lane in 0..LANES {
+            let log_prob = log_probs[lane] - largest[lane] - math::ln(total[lane]);
             // The logarithm does not know NaN, which is what nothing legal sums up to too.
             log_probs[lane] = if total[lane].is_nan() { f32::NAN } else { log_prob };
         }
