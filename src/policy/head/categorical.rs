@@ -122,7 +122,12 @@ impl Part {
         }
         let mut log_probs = [0.0; LANES];
         for lane in 0..LANES {
-            let log_prob = logits[lane] - largest[lane] - math::ln(total[lane]);
+            let (row, action) = (rows[lane], chosen[lane]);
+            put(out.actions, row * self.elements + self.element, action);
+            log_probs[lane] = out.params[row * self.width + self.first + action as usize];
+        }
+        for lane in 0..LANES {
+            let log_prob = log_probs[lane] - largest[lane] - math::ln(total[lane]);
             // The logarithm does not know NaN, which is what nothing legal sums up to too.
             log_probs[lane] = if total[lane].is_nan() { f32::NAN } else { log_prob };
         }

@@ -114,12 +114,13 @@ impl<S: Squash> Act for Gaussian<'_, S> {
                     [normals[0][lane], normals[1][lane]] = math::box_muller(words[0][lane], words[1][lane]);
                 }
             }
-            let (mut x, mut log_std) = ([0.0; LANES], [0.0; LANES]);
-            for lane in 0..LANES {
-                let params = &out.params[rows[lane] * width..][..width];
-                x[lane] = params[i];
-                log_std[lane] = self.log_std.of(self.free, params, n, i);
-            }
+            let mut x: [f32; LANES] = std::array::from_fn(|lane| out.params[rows[lane] * width + i]);
+            let log_std: [f32; LANES] = match self.log_std {
+                LogStd::Free(_) => [self.free[i]; LANES],
+                LogStd::Network { .. } => std::array::from_fn(|lane| {
+                    self.log_std.of(self.free, &out.params[rows[lane] * width..][..width], n, i)
+                }),
+            };
             // Nothing but arithmetic, so that the compiler takes the rows at once.
             for lane in 0..LANES {
                 let z = normals[i % 2][lane];

@@ -60,5 +60,6 @@ pub(super) fn draw<const N: usize>(rows: &[usize; N], input: &Forward<'_>, draw:
 /// Writes the four bytes of element `at` of all actions.
 #[inline(always)]
 pub(super) fn put(actions: &mut [u8], at: usize, word: u32) {
-    actions[4 * at..4 * at + 4].copy_from_slice(&word.to_ne_bytes());
+    // One check of bounds.
+    actions.as_chunks_mut().0[at] = word.to_ne_bytes();
 }
