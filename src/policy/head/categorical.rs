@@ -115,11 +115,6 @@ impl Part {
             _ => mode.map(|action| if action == UNSET { 0 } else { action }),
         };
         // Loops of their own, so that the logarithms are computed side by side.
-        let mut logits = [0.0; LANES];
-        for lane in 0..LANES {
-            put(out.actions, rows[lane] * self.elements + self.element, chosen[lane]);
-            logits[lane] = out.params[rows[lane] * self.width + self.first + chosen[lane] as usize];
-        }
         let mut log_probs = [0.0; LANES];
         for lane in 0..LANES {
             let (row, action) = (rows[lane], chosen[lane]);
