@@ -61,9 +61,12 @@ impl Acting {
             episodes: &self.episodes,
             steps: &self.steps,
             exploration: Exploration::Sample,
+            frames: 0,
             memory: None,
         };
-        let mut out = Outcome { params: &mut self.params, actions: &mut self.actions, log_probs, values };
+        let actions = bytemuck::cast_slice_mut(&mut self.actions);
+        let entropies = &mut [];
+        let mut out = Outcome { params: &mut self.params, actions, log_probs, entropies, values };
         self.network.forward(&input, &mut out).expect("it acts");
         self.keys.len() as u64
     }
