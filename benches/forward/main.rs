@@ -13,7 +13,7 @@ use std::process::ExitCode;
 
 use gleaner::{Error, policy::plan::Activation};
 
-use network::{Acting, plan};
+use network::{Acting, collecting, plan};
 use runner::{Runner, millions};
 
 fn main() -> Result<ExitCode, Error> {
@@ -24,6 +24,7 @@ fn main() -> Result<ExitCode, Error> {
         let large = plan(17, &[256, 256], Activation::Relu, 6);
         against_peak(&mut runner, "17-256-256-6 relu", large, rows, 0.6)?;
     }
+    against_itself(&mut runner)?;
     let mut acting = Acting::new(plan(4, &[64, 64], Activation::Tanh, 2), 1_024)?;
     let mut other = by_gemm::Perceptron::new(1_024);
     let compared = runner.compare(|| acting.act(), || other.forward());
@@ -32,6 +33,19 @@ fn main() -> Result<ExitCode, Error> {
     let seconds = runner.measure(|| (0..100).map(|_| one.act()).sum());
     runner.at_most("4-64-64-2 tanh, one row: microseconds", seconds * 1e6, 3.0, "");
     Ok(if runner.passed() { ExitCode::SUCCESS } else { ExitCode::FAILURE })
+}
+
+/// A whole collector, everything recorded.
+fn against_itself(runner: &mut Runner) -> Result<(), Error> {
+    const ROWS: usize = 16_384;
+    let operations = plan(4, &[64, 64], Activation::Tanh, 2).operations();
+    let collect = |threads| collecting(ROWS, threads);
+    let compared = runner.compare(collect(1)?, || peak::multiply_adds(ROWS, operations));
+    let note = format!("({} M frames/s)", millions(compared.a));
+    runner.at_least("CartPole by 4-64-64-2, over the peak", compared.ratio(), 0.43, &note);
+    let compared = runner.compare(collect(2)?, collect(1)?);
+    runner.at_least("CartPole by 4-64-64-2, two threads over one", compared.ratio(), 1.8, &compared.speeds());
+    Ok(())
 }
 
 /// Actions and log-probabilities of `rows` rows, over the same operations by multiply-adds that nothing waits for.

@@ -1,5 +1,6 @@
 //! A policy's network acting for rows.
 
+use gleaner::prelude::{Backend, CartPole, Collector, Policy};
 use gleaner::{
     Error,
     components::{Episode, EpisodeStep, Masks},
@@ -69,4 +70,12 @@ impl Acting {
         self.network.forward(&input, &mut out).expect("it acts");
         self.keys.len() as u64
     }
+}
+
+/// Collects from CartPole by 4-64-64-2, everything recorded; says how many frames came.
+pub fn collecting(rows: usize, threads: usize) -> Result<impl FnMut() -> u64, Error> {
+    let spec = NetworkSpec { critic: None, ..NetworkSpec::mlp(&[64, 64], Activation::Tanh) };
+    let builder = Collector::<CartPole>::builder().policy(Policy::network(spec).backend(Backend::Cpu)).rows(rows);
+    let mut collector = builder.frames_per_batch(2 * rows).threads(threads).build()?;
+    Ok(move || collector.next().map_or(0, |batch| batch.expect("it collects").frames() as u64))
 }

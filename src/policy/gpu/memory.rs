@@ -9,6 +9,8 @@ use crate::{
 /// States by place, `[places, width]`; grows to the most places seen and keeps what it holds.
 pub(super) struct DeviceStates {
     width: usize,
+    /// Columns before this one are the head's noise, which the host makes and keeps.
+    first: usize,
     places: usize,
     buffer: wgpu::Buffer,
     upload: Upload,
@@ -16,9 +18,9 @@ pub(super) struct DeviceStates {
 }
 
 impl DeviceStates {
-    pub(super) fn new(gpu: &Gpu, width: usize) -> Result<Self, Error> {
+    pub(super) fn new(gpu: &Gpu, width: usize, first: usize) -> Result<Self, Error> {
         let (upload, readback) = (Upload::default(), Readback::default());
-        Ok(Self { width, places: 0, buffer: create(gpu, 0)?, upload, readback })
+        Ok(Self { width, first, places: 0, buffer: create(gpu, 0)?, upload, readback })
     }
 
     pub(super) fn buffer(&self) -> &wgpu::Buffer {
@@ -70,10 +72,13 @@ impl DeviceStates {
         let mut encoder = gpu.device().create_command_encoder(&Default::default());
         encoder.copy_buffer_to_buffer(&self.buffer, 0, &to, 0, size);
         gpu.run(encoder.finish(), 0, &mut [], Some(&mut self.readback))?;
-        let width = self.width;
+        let (width, first) = (self.width, self.first);
         self.readback.read(|bytes| {
             let words: &[f32] = bytemuck::cast_slice(&bytes[..size as usize]);
-            words.chunks_exact(width).enumerate().for_each(|(place, state)| states.write(place, 0, state));
+            words
+                .chunks_exact(width)
+                .enumerate()
+                .for_each(|(place, state)| states.write(place, first, &state[first..]));
         })
     }
 }

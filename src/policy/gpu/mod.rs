@@ -80,7 +80,7 @@ impl GpuNetwork {
         };
         let head = head::kernel(&gpu, &plan.head)?;
         let weights = DeviceWeights::new(&gpu, &plan, fused.is_some())?;
-        let states = DeviceStates::new(&gpu, plan.state())?;
+        let states = DeviceStates::new(&gpu, plan.state(), plan.head.state())?;
         Ok(Self {
             gpu,
             plan,
