@@ -139,7 +139,7 @@ fn columns<T: Task>(
         _ => {}
     }
     match plan {
-        Some(plan) if plan.state() > 0 => {
+        Some(plan) if plan.is_recurrent() => {
             columns.memory = crate::policy::remembered::<T>(world, plan);
             if config.record_states {
                 let (spec, source) = crate::policy::state_column::<T>(world, plan);
@@ -271,6 +271,12 @@ impl<T: Task> Drive<T> {
             }
             rollout.monitor.ledger().counters.trajectory_serial = rollout.serial;
         });
+    }
+
+    /// Lets every row's next frame begin with an empty memory.
+    pub(crate) fn forget_states(&mut self) {
+        let mut actors = self.world.query::<&mut Actor<T>>();
+        actors.iter_mut(&mut self.world).for_each(|mut actor| actor.forget_states());
     }
 
     pub(crate) fn normalization(&mut self) -> Option<RunningNorm> {

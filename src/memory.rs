@@ -1,6 +1,12 @@
 //! Memory that a collector will need, reckoned before any of it is allocated.
 
-use crate::{components::ColumnSpec, config::CollectorConfig, error::Error, policy::plan::Plan, task::Task};
+use crate::{
+    components::ColumnSpec,
+    config::CollectorConfig,
+    error::Error,
+    policy::{CpuNetwork, plan::Plan},
+    task::Task,
+};
 
 /// Bytes of a row beside what its task's types say: counters, streams, entity.
 const ROW: usize = 160;
@@ -25,15 +31,19 @@ pub(crate) fn check<T: Task>(
     let row = ROW + 2 * size_of::<T::Observation>() + size_of::<T::Action>() + size_of::<T::Mask>();
     // Inputs, parameters, entropy and states of a row, the latter once more where they are recorded.
     let scratch = plan.map_or(0, |plan| 4 * (plan.inputs + 2 * plan.head.params() + 2 + 4 * plan.state()));
-    // A published set, an initial one, and a packed one a thread.
+    // A published set, an initial one, and a packed one a thread, which has matrices for some rows too.
     let sets = config.threads.saturating_add(2);
+    let matrices = plan.map_or(0, |plan| CpuNetwork::scratch_bytes(plan).saturating_mul(config.threads));
     let parts = [
         (
             if config.frames_per_batch.is_some() { "frames_per_batch" } else { "rows" },
             rollout_bytes(specs, rows, config.horizon()),
         ),
         ("rows", rows.saturating_mul(row + scratch)),
-        ("policy", plan.map_or(0, |plan| plan.parameters().saturating_mul(4).saturating_mul(sets))),
+        (
+            "policy",
+            plan.map_or(0, |plan| plan.parameters().saturating_mul(4).saturating_mul(sets).saturating_add(matrices)),
+        ),
     ];
     let total = parts.iter().fold(0_usize, |sum, (_, bytes)| sum.saturating_add(*bytes));
     if total <= max_memory {

@@ -39,6 +39,8 @@ impl<T: Task> Collector<T> {
         self.cut(&slots);
         self.config.seed = seed;
         self.stepper.reseed(&mut self.drive.world, Seed(seed));
+        // Rows and episodes may be called as before.
+        self.drive.forget_states();
         for entity in &self.entities {
             let Ok(mut row) = self.drive.world.get_entity_mut(*entity) else { continue };
             let Some(RowIndex(index)) = row.get::<RowIndex>().copied() else { continue };

@@ -128,3 +128,41 @@ fn states_of_a_network_without_memory_are_a_conflict() {
     let error = Collector::<CartPole>::builder().policy(policy).record_states(true).build().unwrap_err().to_string();
     assert!(error.contains("record_states") && error.contains("recurrent"), "{error}");
 }
+
+#[test]
+fn the_same_seed_again_begins_with_zeros() {
+    let builder = Collector::<CartPole>::builder().policy(policy(Layer::Gru(HIDDEN))).rows(3).frames_per_batch(3 * 5);
+    let mut collector = builder.seed(5).build().unwrap();
+    let first = bits(collector.next().unwrap().unwrap().values().unwrap());
+    collector.set_seed_static(5).unwrap();
+    let batch = collector.next().unwrap().unwrap();
+    assert!(batch.initial_states().iter().all(|x| *x == 0.0), "{:?}", batch.initial_states());
+    assert_eq!(first, bits(batch.values().unwrap()));
+}
+
+#[test]
+fn pieces_of_a_rollout_keep_what_learners_need() {
+    let builder = Collector::<CartPole>::builder().policy(policy(Layer::Gru(HIDDEN))).rows(6).frames_per_batch(6 * 10);
+    let mut collector = builder.max_frames_per_traj(4).build().unwrap();
+    collector.next().unwrap().unwrap();
+    let batch = collector.next().unwrap().unwrap();
+    let (next, split) = (batch.bootstrap_values().unwrap(), batch.split_trajectories().unwrap());
+    let bootstrapped = |i: &usize| batch.ends()[*i].truncated() || i + 6 >= batch.len();
+    let slots: Vec<_> = (0..batch.len()).rev().filter(bootstrapped).collect();
+    let chosen = batch.select(&slots).unwrap();
+    let expected: Vec<f32> = slots.iter().map(|slot| next[*slot]).collect();
+    assert_eq!(bits(&chosen.bootstrap_values().unwrap()), bits(&expected));
+    assert!(batch.select(&[0, 1]).unwrap().bootstrap_values().is_err());
+    let pieces = split.initial_states().chunks(HIDDEN);
+    assert_eq!(pieces.len() * split.len() / pieces.len(), split.len());
+    assert!(pieces.clone().take(1).all(|state| *state == batch.initial_states()[..HIDDEN]));
+    split.bootstrap_values().unwrap();
+}
+
+#[test]
+fn a_warm_up_is_not_remembered() {
+    let builder = Collector::<CartPole>::builder().policy(policy(Layer::Gru(HIDDEN))).rows(4).frames_per_batch(64);
+    let mut collector = builder.init_random_frames(30).trajs_per_batch(8).build().unwrap();
+    let batch = collector.next().unwrap().unwrap();
+    assert!(batch.bootstrap_values().is_ok());
+}

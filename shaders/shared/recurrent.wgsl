@@ -23,7 +23,7 @@ struct RecurrentParams {
 @group(0) @binding(3) var<storage, read> weight_h: array<f32>;
 @group(0) @binding(4) var<storage, read> bias_x: array<f32>;
 @group(0) @binding(5) var<storage, read> bias_h: array<f32>;
-// Slot of a row, and whether its state begins with zeros.
+// Place of a row, and whether its state begins with zeros.
 @group(0) @binding(6) var<storage, read> memory: array<vec2<u32>>;
 @group(0) @binding(7) var<storage, read_write> states: array<f32>;
 @group(0) @binding(8) var<storage, read_write> to_: array<f32>;

@@ -176,6 +176,13 @@ impl<T: Task> Actor<T> {
         }
     }
 
+    /// Lets every row's next frame begin with an empty memory.
+    pub(crate) fn forget_states(&mut self) {
+        if let ActorKind::Network(network) = &mut self.kind {
+            network.states.forget();
+        }
+    }
+
     /// The operations of the network.
     pub(crate) fn plan(&self) -> Option<&Plan> {
         match &self.kind {

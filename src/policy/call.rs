@@ -28,7 +28,11 @@ pub(super) fn check(plan: &Plan, input: &Forward<'_>, out: &Outcome<'_>) -> Resu
     }
     match &input.memory {
         Some(memory) if memory.places.len() != rows || memory.fresh.len() != rows => {
-            return error(format!("memory has {} places; legal: {rows}", memory.places.len()));
+            let (places, flags) = (memory.places.len(), memory.fresh.len());
+            return error(format!("memory has {places} places and {flags} flags; legal: {rows}"));
+        }
+        Some(memory) if plan.state() > 0 && memory.states.width() != plan.state() => {
+            return error(format!("the states are {} wide; legal: {}", memory.states.width(), plan.state()));
         }
         None if plan.state() > 0 => {
             return error("no memory; legal: the states of a network that remembers".into());

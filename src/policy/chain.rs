@@ -60,7 +60,9 @@ impl Chain {
         (space, fields): (&Space, &[Field]),
     ) -> Result<Flow, Error> {
         let spaces = if let Space::Fields(spaces) = space { &spaces[..] } else { &[] };
-        if let Some(name) = lists.keys().find(|name| !fields.iter().any(|field| field.name == **name)) {
+        if let Some(name) =
+            lists.keys().find(|name| name.is_empty() || !fields.iter().any(|field| field.name == **name))
+        {
             let names: Vec<_> = fields.iter().map(|field| field.name).filter(|name| !name.is_empty()).collect();
             let legal =
                 if names.is_empty() { "none: the observation has no named fields".into() } else { names.join(", ") };
@@ -149,6 +151,10 @@ impl Chain {
                 let Form::Index(entries) = flow.form else {
                     return Err((String::new(), "first in the list of a discrete observation".into()));
                 };
+                // Indices come as floats, which are exact up to here.
+                if entries > 1 << 24 {
+                    return Err((format!(" of {entries} values"), "at most 2^24 values".into()));
+                }
                 self.reads_raw = Some(name.into());
                 Ok(self.push(name, Kind::Embedding { entries }, flow, width))
             }

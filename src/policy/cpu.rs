@@ -56,10 +56,18 @@ struct Scratch {
     head: head::Scratch,
 }
 
+/// Floats of a block's matrices for one row.
+fn row_floats(plan: &Plan) -> usize {
+    plan.inputs + plan.hidden.iter().map(|width| padded(*width)).sum::<usize>()
+}
+
+fn block_rows(plan: &Plan) -> usize {
+    (BLOCK_FLOATS / row_floats(plan).max(1)).clamp(TILE, BLOCK) / TILE * TILE
+}
+
 impl Scratch {
     fn new(plan: &Plan) -> Self {
-        let hidden: usize = plan.hidden.iter().map(|width| padded(*width)).sum();
-        let rows = (BLOCK_FLOATS / (plan.inputs + hidden).max(1)).clamp(TILE, BLOCK) / TILE * TILE;
+        let rows = block_rows(plan);
         let matrix = |width: usize| Floats::zeros(rows * padded(width));
         Self {
             rows,
@@ -89,6 +97,11 @@ impl CpuNetwork {
         Self { arch: Arch::new(), plan: Arc::new(plan), weights: None, scratch }
     }
 
+    /// Bytes of the matrices that a network allocates for the rows that it computes together.
+    pub(crate) fn scratch_bytes(plan: &Plan) -> usize {
+        4 * block_rows(plan) * row_floats(plan)
+    }
+
     /// The operations.
     pub fn plan(&self) -> &Plan {
         &self.plan
@@ -108,7 +121,7 @@ impl CpuNetwork {
 
 impl Network for CpuNetwork {
     fn load(&mut self, weights: &Weights) -> Result<(), Error> {
-        check_places(&self.plan)?;
+        self.plan.check()?;
         weights.check(&self.plan.tensors())?;
         let pack = |operation: &Operation| layer::pack(operation, &Tensors::new(weights, &operation.name));
         let layers: Vec<_> = self.plan.layers.iter().map(pack).collect();
@@ -124,6 +137,12 @@ impl Network for CpuNetwork {
         let Some(weights) = &self.weights else {
             return Err(Error::State { call: "forward", problem: "no weights; legal: after load".into() });
         };
+        if let Some(memory) = &input.memory
+            && memory.needed() > memory.states.len()
+        {
+            let problem = format!("a place is {}; legal: below {}", memory.needed() - 1, memory.states.len());
+            return Err(Error::State { call: "forward", problem });
+        }
         let rows = input.keys.len();
         let block_rows = self.scratch.rows;
         for first in (0..rows).step_by(block_rows) {
@@ -132,22 +151,6 @@ impl Network for CpuNetwork {
         head::act(self.arch, &self.plan.head, &weights.log_std, input, out, &mut self.scratch.head);
         self.plan.head.entropies(&weights.log_std, input, out);
         Ok(())
-    }
-}
-
-/// Checks that each operation reads and writes columns that there are, of two different matrices: a plan may be made by
-/// hand.
-fn check_places(plan: &Plan) -> Result<(), Error> {
-    match plan.layers.iter().find(|operation| !plan.fits(operation)) {
-        None => Ok(()),
-        Some(operation) => Err(Error::Network {
-            field: format!("layer {}", operation.name),
-            value: format!(
-                "{} to {} from {:?} to {:?}",
-                operation.inputs, operation.outputs, operation.from, operation.to
-            ),
-            legal: "two different places of these widths, at least 1".into(),
-        }),
     }
 }
 

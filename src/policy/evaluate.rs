@@ -95,7 +95,8 @@ impl<T: Task> Evaluator<T> {
         self.shared.lock().unwrap_or_else(PoisonError::into_inner).plan.state()
     }
 
-    /// Acts for observations by the mode among the legal actions.
+    /// Acts for observations by the mode among the legal actions. A recurrent network takes each for the first of an
+    /// episode.
     pub fn evaluate_masked(&self, observations: &[T::Observation], masks: &[T::Mask]) -> Result<Evaluation<T>, Error> {
         if masks.len() != observations.len() {
             return Err(Error::config(
@@ -191,7 +192,9 @@ pub(super) fn encode<D: Data>(observations: &[D], normalizer: Option<&Normalizer
 
 impl<T: Task> Critic<T> for Evaluator<T> {
     fn state_width(&self) -> usize {
-        Self::state_width(self)
+        let shared = self.shared.lock().unwrap_or_else(PoisonError::into_inner);
+        // Noise has no part in a value.
+        if shared.plan.is_recurrent() { shared.plan.state() } else { 0 }
     }
 
     fn values(&self, observations: &[T::Observation], states: &mut [f32]) -> Result<Vec<f32>, Error> {
@@ -199,6 +202,8 @@ impl<T: Task> Critic<T> for Evaluator<T> {
             let problem = "the policy gives no values; legal: a network with a critic".into();
             return Err(Error::State { call: "bootstrap_values", problem });
         }
-        Ok(self.evaluate_from(observations, states)?.values)
+        let evaluation =
+            if states.is_empty() { self.evaluate(observations) } else { self.evaluate_from(observations, states) };
+        Ok(evaluation?.values)
     }
 }

@@ -72,7 +72,8 @@ pub(crate) fn infer<T: Task>(
         && network.states.width() > 0
     {
         let all = rows.iter().map(|(_, (key, episode, step, _, slot), _)| ((slot, key, episode), step));
-        network.states.follow(all);
+        // A newcomer has no slot yet.
+        network.states.follow(all.filter(|((slot, ..), _)| slot.0 < plan.active));
     }
     let Ok(chunks) = rows.contiguous_iter_mut() else { return };
     for ((observations, masks), (keys, episodes, steps, rows, slots), (mut actions, mut log_probs, mut values)) in

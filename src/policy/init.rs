@@ -6,8 +6,9 @@ use crate::{
     seed::{Purpose, Seed, Stream},
 };
 
-/// Shortest side of a matrix up to which it is made orthogonal, which takes the cube of it: half a second.
-pub(super) const MAX_ORTHOGONAL: usize = 768;
+/// Multiplications, twice, that a matrix is made orthogonal with at most, the square of its shorter side times the
+/// longer one: about a second.
+pub(super) const MAX_ORTHOGONAL: usize = 1 << 30;
 
 /// See [`NetworkSpec::initial_weights`](super::network::NetworkSpec::initial_weights).
 pub(super) fn weights(plan: &Plan, seed: Seed) -> Weights {
@@ -44,7 +45,8 @@ fn tensor(head: &Head, layer: &Operation, part: &str, shape: &[usize], stream: &
                 "value" => 1.0,
                 _ => std::f64::consts::SQRT_2,
             };
-            let fill = if rows.min(columns) <= MAX_ORTHOGONAL { orthogonal } else { normal };
+            let cost = rows.min(columns).pow(2).saturating_mul(rows.max(columns));
+            let fill = if cost <= MAX_ORTHOGONAL { orthogonal } else { normal };
             fill(rows, columns, gain, stream)
         }
     }

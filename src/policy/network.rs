@@ -127,7 +127,8 @@ impl NetworkSpec {
     }
 
     /// Weights to start from, for a plan that this spec gave. Weight matrices and kernels are orthogonal (Saxe,
-    /// McClelland and Ganguli 2013; normal ones of the same scale where both sides exceed 768) with gain √2, `action`
+    /// McClelland and Ganguli 2013; normal ones of the same scale where the square of the shorter side times the
+    /// longer one exceeds 2³⁰) with gain √2, `action`
     /// 0.01, of a Q-network 1, `value` 1; biases are 0. Normalisations begin as the identity, embeddings as standard normal numbers,
     /// recurrent layers as PyTorch's: uniform up to `1/√hidden`. The same seed gives the same bits anywhere.
     pub fn initial_weights(&self, plan: &Plan, seed: Seed) -> crate::components::Weights {

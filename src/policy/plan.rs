@@ -59,27 +59,56 @@ impl Plan {
         }
     }
 
+    /// Whether a layer remembers.
+    pub fn is_recurrent(&self) -> bool {
+        self.layers.iter().any(|layer| layer.state() > 0)
+    }
+
     /// Whether an operation reads and writes columns that there are, of two different matrices.
-    pub fn fits(&self, operation: &Operation) -> bool {
+    fn fits(&self, operation: &Operation) -> bool {
         let Operation { from, start, inputs, to, outputs, .. } = *operation;
         let whole = match operation.kind {
-            Kind::Copy { at } => inputs == outputs && self.width(to).is_some_and(|width| at + outputs <= width),
+            Kind::Copy { at } => inputs == outputs && self.width(to).is_some_and(|width| within(at, outputs, width)),
             Kind::Embedding { entries } => inputs == 1 && entries > 0 && self.width(to) == Some(outputs),
             Kind::LayerNorm { .. } => inputs == outputs && self.width(to) == Some(outputs),
             Kind::Conv2d(conv) => conv.fits(inputs, outputs) && self.width(to) == Some(outputs),
             Kind::Gru { state } | Kind::Lstm { state } => {
-                state + operation.state() <= self.state() && self.width(to) == Some(outputs)
+                within(state, operation.state(), self.state()) && self.width(to) == Some(outputs)
             }
             Kind::Linear { .. } => self.width(to) == Some(outputs),
         };
-        let reads = self.width(from).is_some_and(|width| start + inputs <= width);
+        let reads = self.width(from).is_some_and(|width| within(start, inputs, width));
         whole && reads && inputs > 0 && outputs > 0 && from != to && to != Place::Input
+    }
+
+    /// Checks that operations and head fit together, for a plan that was made by hand. Errors: [`Error::Network`].
+    pub fn check(&self) -> Result<(), Error> {
+        let error = |field: String, value: String, legal: &str| Error::Network { field, value, legal: legal.into() };
+        if let Some(layer) = self.layers.iter().find(|layer| !self.fits(layer)) {
+            let value = format!("{} to {} from {:?} to {:?}", layer.inputs, layer.outputs, layer.from, layer.to);
+            let legal = "two different places of these widths, at least 1";
+            return Err(error(format!("layer {}", layer.name), value, legal));
+        }
+        if self.head.params() == 0 {
+            return Err(error("head".into(), "0 wide".into(), "at least one action"));
+        }
+        let written = |place| self.layers.iter().any(|layer| layer.to == place);
+        if !written(Place::Params) || written(Place::Value) != self.value {
+            let value = format!("{} layers", self.layers.len());
+            return Err(error("layers".into(), value, "layers that write every output"));
+        }
+        Ok(())
     }
 
     /// Multiplications and additions of one row.
     pub fn operations(&self) -> usize {
         self.layers.iter().map(Operation::operations).sum()
     }
+}
+
+/// Whether columns `start..start + count` are below `width`.
+fn within(start: usize, count: usize, width: usize) -> bool {
+    start.checked_add(count).is_some_and(|end| end <= width)
 }
 
 /// How a policy turns a distribution into an action.

@@ -62,7 +62,7 @@ impl States {
     /// Lets states follow rows in the middle of an episode that have other slots than before. Takes all rows of a task,
     /// before any of them [claims](Self::claim) its state.
     pub fn follow<'a>(&mut self, rows: impl Iterator<Item = (Identity<'a>, &'a EpisodeStep)>) {
-        let mut index = None;
+        let mut moved = None;
         for ((slot, key, episode), step) in rows {
             let slot = slot.0 as usize;
             self.reserve(slot + 1);
@@ -71,11 +71,14 @@ impl States {
             if step.0 == 0 || self.owners[place as usize] == Some(own) {
                 continue;
             }
-            let Some(found) = index.get_or_insert_with(|| self.index()).get(&own) else { continue };
+            let (index, slots) = moved.get_or_insert_with(|| (self.index(), self.slots()));
+            let Some(found) = index.get(&own) else { continue };
             // Whoever has the place now gets the row's: places stay a permutation.
-            if let Some(other) = self.places.iter().position(|place| place == found) {
-                self.places.swap(slot, other);
-            }
+            let Some(other) = slots.get(*found as usize).copied() else { continue };
+            self.places.swap(slot, other);
+            slots.resize(self.places.len(), usize::MAX);
+            slots[place as usize] = other;
+            slots[*found as usize] = slot;
         }
     }
 
@@ -83,6 +86,18 @@ impl States {
     fn index(&self) -> HashMap<Owner, u32> {
         let owned = self.owners.iter().enumerate();
         owned.filter_map(|(place, owner)| owner.map(|owner| (owner, place as u32))).collect()
+    }
+
+    /// Slots by place.
+    fn slots(&self) -> Vec<usize> {
+        let mut slots = vec![0; self.places.len()];
+        self.places.iter().enumerate().for_each(|(slot, place)| slots[*place as usize] = slot);
+        slots
+    }
+
+    /// Forgets whose the states are: every row's next frame begins with zeros.
+    pub fn forget(&mut self) {
+        self.owners.fill(None);
     }
 
     /// Gives each row of a run its place, and says with 1 whether its state begins with zeros: an episode begins, or the
@@ -106,12 +121,17 @@ impl States {
         }
     }
 
-    /// Copies the states of rows into `to`, by slot; zeros for a row whose state is of another episode.
-    pub fn by_slot<'a>(&self, rows: impl Iterator<Item = Identity<'a>>, to: &mut [f32]) {
+    /// Copies the states of rows into `to`, by slot; zeros for a row that begins an episode, and for one whose state is
+    /// of another episode.
+    pub fn by_slot<'a>(&self, rows: impl Iterator<Item = (Identity<'a>, bool)>, to: &mut [f32]) {
         let mut index = None;
-        for (slot, key, episode) in rows {
+        for ((slot, key, episode), begins) in rows {
             let slot = slot.0 as usize;
             let Some(to) = to.get_mut(slot * self.width..(slot + 1) * self.width) else { continue };
+            if begins {
+                to.fill(0.0);
+                continue;
+            }
             let own = owner(*key, *episode);
             let own_place = self.places.get(slot).copied().filter(|place| self.owners[*place as usize] == Some(own));
             let place = own_place.or_else(|| index.get_or_insert_with(|| self.index()).get(&own).copied());
@@ -188,7 +208,8 @@ mod tests {
         let of = |rows: &[Row]| -> Vec<_> {
             rows.iter().map(|row| (Slot(row.0), ActionKey([row.1, 0]), Episode(row.2))).collect()
         };
-        states.by_slot(of(&rows).iter().map(|(slot, key, episode)| (slot, key, episode)), &mut by_slot);
+        let identities = of(&rows);
+        states.by_slot(identities.iter().map(|(slot, key, episode)| ((slot, key, episode), false)), &mut by_slot);
         assert_eq!(by_slot, [0.0, 90.0, 80.0]);
         let (places, fresh) = tick(&mut states, &rows);
         assert_eq!(fresh, [1, 0, 0]);

@@ -10,7 +10,7 @@ use super::{
     pool::ArenaPool,
 };
 use crate::{
-    components::{ColumnSpec, Critic, End, EpisodeStep, Flags, RowIndex, Trajectory, TrajectoryId},
+    components::{ColumnSpec, Critic, End, EpisodeStep, Flags, RowIndex, Trajectory, TrajectoryId, Truncation},
     error::Error,
     task::Task,
 };
@@ -217,8 +217,8 @@ impl<T: Task> Batch<T> {
     /// [`next_observation`](Self::next_observation). 0 in slots without a frame.
     ///
     /// A recurrent policy's value takes the state behind the frame, which time-major batches keep where an episode was
-    /// truncated and at their edge; behind a terminated frame, whose value nobody uses, it takes zeros. In other
-    /// layouts an episode that did not terminate is an error.
+    /// truncated and at their edge; behind a terminated frame, whose value nobody uses, and where a row left the world
+    /// it takes zeros. Whole trajectories keep none: one that did not terminate is an error.
     pub fn bootstrap_values(&self) -> Result<Vec<f32>, Error> {
         let (Some(critic), Some(values)) = (&self.critic, self.values()) else {
             let problem = "the policy gives no values; legal: a network with a critic".into();
@@ -247,24 +247,40 @@ impl<T: Task> Batch<T> {
         for (i, value) in outside.into_iter().zip(critic.values(&observations, &mut states)?) {
             next[i] = value;
         }
+        for (i, value) in &self.block().states.next_values {
+            next[*i] = *value;
+        }
         Ok(next)
     }
 }
 
 impl<T: Task> Batch<T> {
     /// States of a recurrent policy that the rows' first frames begin with, `[rows, width]`, zeros where an episode
-    /// begins; empty for a policy without memory and in layouts of whole trajectories, which begin with zeros.
+    /// begins; of [`split_trajectories`](Self::split_trajectories) those of its pieces. Empty for a policy without
+    /// memory, for whole trajectories, which begin with zeros, and for [`select`](Self::select).
     pub fn initial_states(&self) -> &[f32] {
         &self.block().states.initial
     }
 
-    /// The states behind `frames`, `[frames, width]`.
-    fn states_after(&self, frames: &[usize], width: usize, rows: usize) -> Result<Vec<f32>, Error> {
+    /// The states behind `frames`, `[frames, width]`; `step` is the distance of a row's slots.
+    fn states_after(&self, frames: &[usize], width: usize, step: usize) -> Result<Vec<f32>, Error> {
         let mut states = vec![0.0; frames.len() * width];
+        let kept = &self.block().states;
         for (frame, to) in frames.iter().zip(states.chunks_exact_mut(width.max(1))) {
-            match self.block().states.after(*frame, rows) {
+            let next = frame + step;
+            let warm_up = next < self.len() && self.flags()[next].random() && self.block().kept_next(*frame).is_none();
+            // Nobody uses the first, before the next the network's memory has not begun, and with a row its state left.
+            let end = self.ends()[*frame];
+            if end.terminated() || warm_up || end.truncation() == Some(Truncation::RowRemoved) {
+                continue;
+            }
+            // The last tick left the row out: its state is that of the frame.
+            let left_out = next < self.len() && !self.flags()[next].valid();
+            let state = kept.after(*frame).or_else(|| kept.after(next).filter(|_| left_out));
+            let given = kept.next_values.iter().any(|(given, _)| given == frame);
+            match state {
                 Some(state) => to.copy_from_slice(state),
-                None if self.ends()[*frame].terminated() => {}
+                None if given => {}
                 None => {
                     let problem = format!(
                         "the recurrent state behind frame {frame} is not kept; legal: rollouts, or episodes that terminate"

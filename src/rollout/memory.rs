@@ -11,10 +11,12 @@ pub(crate) struct BlockStates {
     pub width: usize,
     /// `[rows, width]`: what the rows' first frames begin with.
     pub initial: Vec<f32>,
-    /// Frames behind which a state is kept, ascending: those that were truncated, and all of the last tick.
+    /// Slots behind which a state is kept, ascending: frames that were truncated, and the whole last tick.
     pub frames: Vec<usize>,
     /// `[frames, width]`.
     pub after: Vec<f32>,
+    /// Values of what followed a frame whose successor holds no frame any more: what the policy said of it.
+    pub next_values: Vec<(usize, f32)>,
 }
 
 impl BlockStates {
@@ -23,15 +25,33 @@ impl BlockStates {
         self.initial.clear();
         self.frames.clear();
         self.after.clear();
+        self.next_values.clear();
     }
 
-    /// The state behind frame `frame`, if it is kept; for a frame that was a row's last one because the last tick left
-    /// the row out, that of the last tick.
-    pub(super) fn after(&self, frame: usize, rows: usize) -> Option<&[f32]> {
-        let at = |frame: &usize| self.frames.binary_search(frame).ok();
-        let last = self.frames.last().map(|last| last / rows * rows + frame % rows);
-        let i = at(&frame).or_else(|| at(&last?))?;
+    /// The state behind frame `frame`, if it is kept.
+    pub(super) fn after(&self, frame: usize) -> Option<&[f32]> {
+        let i = self.frames.binary_search(&frame).ok()?;
         Some(&self.after[i * self.width..(i + 1) * self.width])
+    }
+
+    /// Keeps what `from` has behind its frame `slot` behind `frame`, which comes after those that are kept.
+    pub(super) fn keep(&mut self, from: &Self, slot: usize, frame: usize) {
+        self.width = from.width;
+        if let Some(state) = from.after(slot) {
+            self.frames.push(frame);
+            self.after.extend_from_slice(state);
+        }
+        let given = from.next_values.iter().find(|(given, _)| *given == slot);
+        self.next_values.extend(given.map(|(_, value)| (frame, *value)));
+    }
+
+    /// Adds a piece that begins at slot `first` of a block of `rows`: in the middle of an episode only in its first tick.
+    pub(super) fn begin(&mut self, from: &Self, first: usize, rows: usize) {
+        if first < rows {
+            self.initial.extend_from_slice(&from.initial[first * from.width..(first + 1) * from.width]);
+        } else {
+            self.initial.resize(self.initial.len() + from.width, 0.0);
+        }
     }
 
     pub(super) fn memory(&self) -> usize {
@@ -51,7 +71,7 @@ impl<T: Task> Rollout<T> {
     pub(super) fn remember_ends(&mut self, world: &World) {
         let (Some(block), Some(memory)) = (&mut self.block, &mut self.columns.memory) else { return };
         let (first, last) = (self.tick * self.rows, self.tick + 1 == self.ticks);
-        let keeps = |end: &crate::components::End| last || end.truncated();
+        let keeps = |end: &crate::components::End| last || end.is_frame() && end.truncated();
         let ends = &block.columns[super::block::column::END].values()[first..first + self.rows];
         if !ends.iter().any(keeps) {
             return;

@@ -195,6 +195,11 @@ impl<T: Task> Rollout<T> {
                 continue;
             }
             self.quarantined.push((slot as u32, block.observations()[frame]));
+            let value = self.columns.specs.iter().position(|spec| spec.name == "value");
+            if let (Some(value), Some(_), Some(before)) = (value, &self.columns.memory, frame.checked_sub(rows)) {
+                // The policy has met the frame with the right state, which is gone.
+                block.states.next_values.push((before, block.columns[value].values()[frame]));
+            }
             self.vacate(frame);
             self.cut_before(slot, Truncation::Fault);
         }

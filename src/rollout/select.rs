@@ -72,6 +72,9 @@ impl<T: Task> Batch<T> {
         let next = slots.iter().enumerate().map(|(frame, slot)| (frame, *self.next_observation(*slot)));
         block.finals.extend(next.map(|(frame, observation)| Final { frame, observation }));
         block.frames = slots.len();
+        for (frame, slot) in slots.iter().enumerate() {
+            block.states.keep(&self.block().states, *slot, frame);
+        }
         let ids: std::collections::HashSet<_> = block.ids().iter().copied().collect();
         block.trajectories.extend(self.trajectories().iter().filter(|trajectory| ids.contains(&trajectory.id)));
         Ok(Self {

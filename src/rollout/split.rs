@@ -43,6 +43,8 @@ impl<T: Task> Batch<T> {
             let last = run.first + (run.frames - 1) * rows;
             let frame = piece * length + run.frames - 1;
             block.finals.push(Final { frame, observation: *self.next_observation(last) });
+            block.states.keep(&self.block().states, last, frame);
+            block.states.begin(&self.block().states, run.first, rows);
         }
         block.frames = self.frames();
         block.trajectories.extend_from_slice(self.trajectories());

@@ -1,6 +1,7 @@
 //! A host's own entities as rows: every frame is the one that the host completed, whoever joins, leaves or resets.
 
 mod churn;
+mod remember;
 
 use std::{
     collections::HashMap,

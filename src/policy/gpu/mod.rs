@@ -60,7 +60,7 @@ pub struct GpuNetwork {
     log_std: Vec<f32>,
     rows: Option<RowBuffers>,
     packed: Packed,
-    /// The uniforms that the device holds: they differ from the last ones' only if the number of rows does.
+    /// The uniforms that the device holds: they seldom differ from the last ones'.
     uniforms: Vec<u8>,
     upload: Upload,
     readback: Readback,
@@ -72,7 +72,7 @@ impl GpuNetwork {
     /// # Errors
     /// [`Error::Network`] if the plan contradicts itself; [`Error::Gpu`] if the adapter cannot hold the weights.
     pub fn new(gpu: Arc<Gpu>, plan: Plan) -> Result<Self, Error> {
-        check::plan(&plan)?;
+        plan.check()?;
         let fused = Fused::of(&gpu, &plan);
         let stages = match &fused {
             Some(fused) => vec![Stage::fused(&gpu, fused)?],

@@ -30,7 +30,7 @@ pub(super) enum Bound {
     Tensor(String),
     /// All weights of a fused network.
     Network,
-    /// Slots and beginnings of the rows.
+    /// Places and beginnings of the rows.
     Memory,
     /// Recurrent states by place.
     States,

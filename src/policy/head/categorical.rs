@@ -16,7 +16,8 @@ pub fn log_prob(logits: &[f32], mask: &[u8], action: usize) -> f32 {
         return f32::NAN;
     }
     let (largest, total) = normalizer(logits, mask);
-    logits[action] - largest - math::ln(total)
+    // The logarithm does not know NaN.
+    if total.is_nan() { f32::NAN } else { logits[action] - largest - math::ln(total) }
 }
 
 /// Entropy in nats among the actions that `mask` allows: `-Σ p ln p`. NaN if it allows none.

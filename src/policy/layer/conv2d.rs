@@ -8,6 +8,9 @@ use super::{
 };
 use crate::policy::plan::Convolution;
 
+/// Places whose patches are gathered together, a multiple of [`TILE`].
+const PLACES: usize = 96;
+
 /// Cross-correlation without padding: the patches under the kernel become rows of a matrix, which a linear layer reads.
 #[derive(Debug)]
 pub(crate) struct Conv2d {
@@ -21,15 +24,16 @@ impl Conv2d {
         Self { shapes, packed: Packed::new(shapes.patch(), &weight, tensors.get("bias")) }
     }
 
-    /// Floats of the patches, and of what the linear layer makes of them.
+    /// Floats of the patches that are gathered together, and of what the linear layer makes of them.
     fn parts(&self) -> (usize, usize) {
-        let places = self.shapes.places().next_multiple_of(TILE);
+        let places = self.shapes.places().min(PLACES).next_multiple_of(TILE);
         (places * self.shapes.patch(), places * self.packed.padded())
     }
 
-    fn gather(&self, image: &[f32], patches: &mut [f32]) {
+    /// Gathers the patches at the places from `first` on.
+    fn gather(&self, image: &[f32], first: usize, patches: &mut [f32]) {
         let Convolution { input: [channels, height, width], output: [_, _, columns], kernel, stride, .. } = self.shapes;
-        for (place, patch) in patches.chunks_exact_mut(self.shapes.patch()).take(self.shapes.places()).enumerate() {
+        for (place, patch) in (first..self.shapes.places()).zip(patches.chunks_exact_mut(self.shapes.patch())) {
             let (top, left) = (place / columns * stride, place % columns * stride);
             let mut lines = patch.chunks_exact_mut(kernel);
             for channel in 0..channels {
@@ -48,11 +52,13 @@ impl Kernel for Conv2d {
         let (places, padded) = (self.shapes.places(), self.packed.padded());
         let rows = block.to.chunks_exact_mut(block.to_stride).zip(block.from.chunks(block.stride)).take(block.rows);
         for (to, image) in rows {
-            self.gather(image, patches);
-            linear::run(arch, self.shapes.activation, &self.packed, patches, self.shapes.patch(), results);
-            for (place, filters) in results.chunks_exact(padded).take(places).enumerate() {
-                for (filter, x) in filters[..self.shapes.output[0]].iter().enumerate() {
-                    to[filter * places + place] = *x;
+            for first in (0..places).step_by(PLACES) {
+                self.gather(image, first, patches);
+                linear::run(arch, self.shapes.activation, &self.packed, patches, self.shapes.patch(), results);
+                for (place, filters) in (first..places).zip(results.chunks_exact(padded)) {
+                    for (filter, x) in filters[..self.shapes.output[0]].iter().enumerate() {
+                        to[filter * places + place] = *x;
+                    }
                 }
             }
         }
