@@ -82,7 +82,7 @@ fn heads_follow_from_the_action_space() {
     // A struct of one field is that field.
     let one = Space::Fields(vec![("turn".into(), Space::discrete(4))]);
     let turn = Field { name: "turn", ..i32::fields().remove(0) };
-    assert_eq!(for_actions(&spec, &one, &[turn.clone()]).unwrap().head, Head::Categorical { n: 4 });
+    assert_eq!(for_actions(&spec, &one, std::slice::from_ref(&turn)).unwrap().head, Head::Categorical { n: 4 });
     let two = Space::Fields(vec![("turn".into(), Space::discrete(4)), ("go".into(), Space::discrete(4))]);
     let message = for_actions(&spec, &two, &[turn.clone(), turn]).unwrap_err().to_string();
     assert!(message.contains("turn: discrete(4)") && message.contains("not in a struct"), "{message}");

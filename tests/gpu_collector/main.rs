@@ -8,7 +8,7 @@ use std::sync::Arc;
 
 use gleaner::{
     gpu::{Gpu, GpuConfig},
-    policy::plan::Activation,
+    policy::{Layer, plan::Activation},
     prelude::*,
 };
 
@@ -18,6 +18,7 @@ fn main() -> std::process::ExitCode {
         ("masked_actions_equal_the_cpu", masked_actions_equal_the_cpu),
         ("continuous_actions_follow_the_cpu", continuous_actions_follow_the_cpu),
         ("whole_trajectories_equal_the_cpu", whole_trajectories_equal_the_cpu),
+        ("recurrent_policies_remember_as_on_the_cpu", recurrent_policies_remember_as_on_the_cpu),
         ("the_backend_is_in_the_stats", the_backend_is_in_the_stats),
         ("each_policy_has_a_device_of_its_own", each_policy_has_a_device_of_its_own),
         ("an_adapter_that_is_not_there_is_named", an_adapter_that_is_not_there_is_named),
@@ -125,6 +126,25 @@ fn whole_trajectories_equal_the_cpu() {
         batches += 1;
     }
     assert!(batches > 5, "{batches} batches");
+}
+
+fn recurrent_policies_remember_as_on_the_cpu() {
+    let spec = NetworkSpec { trunk: vec![Layer::Gru(24)], ..NetworkSpec::mlp(&[], Activation::Tanh) };
+    let build = |backend| {
+        let builder = Collector::<CartPole>::builder().rows(33).frames_per_batch(33 * 40).max_frames_per_traj(30);
+        let policy = Policy::network(spec.clone()).backend(backend).seed(3);
+        builder.record_states(true).init_random_frames(70).policy(policy).build().expect("builds")
+    };
+    let (mut gpu, mut cpu) = (build(Backend::Gpu), build(Backend::Cpu));
+    for _ in 0..3 {
+        let (on_gpu, on_cpu) = (gpu.next().expect("batch").expect("GPU"), cpu.next().expect("batch").expect("CPU"));
+        assert_equal(&on_gpu, &on_cpu);
+        close(on_gpu.initial_states(), on_cpu.initial_states(), "initial state");
+        let states = |batch: &Batch<CartPole>| batch.array::<f32>("state").expect("recorded").iter().copied().collect();
+        let [on_the_gpu, on_the_cpu]: [Vec<f32>; 2] = [states(&on_gpu), states(&on_cpu)];
+        close(&on_the_gpu, &on_the_cpu, "state");
+        close(&on_gpu.bootstrap_values().expect("GPU"), &on_cpu.bootstrap_values().expect("CPU"), "bootstrap value");
+    }
 }
 
 fn the_backend_is_in_the_stats() {

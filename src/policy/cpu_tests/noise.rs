@@ -21,14 +21,13 @@ fn an_ornstein_uhlenbeck_process_is_that_of_a_plain_loop() {
         let exploration = if t % 9 == 4 { Exploration::Mode } else { Exploration::Sample };
         let memory = Memory { states: &states, places: &places, fresh: &fresh };
         rows.forward(&mut network, exploration, false, Some(memory));
-        for row in 0..ROWS {
-            for i in 0..3 {
+        for (row, process) in process.iter_mut().enumerate() {
+            for (i, x) in process.iter_mut().enumerate() {
                 let noise = f64::from(rows.float(3 * row + i)) - f64::from(rows.params[3 * row + i]);
                 if exploration == Exploration::Mode {
                     assert_eq!(noise, 0.0, "without sampling there is none, and the process stands still");
                     continue;
                 }
-                let x = &mut process[row][i];
                 if fresh[row] != 0 {
                     *x = 0.0;
                 }
