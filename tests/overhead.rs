@@ -79,5 +79,6 @@ fn r6_light_work_stays_on_one_thread() {
     };
     assert_eq!(steppers(64, None), (1, true), "64 rows of next to nothing");
     assert_eq!(steppers(4_096, None), (1, true), "4,096 rows of next to nothing");
-    assert!(steppers(64, Some(1)).0 > 1, "heavy rows are spread on request");
+    // On a busy machine one thread may be done before another one wakes.
+    assert!((0..100).any(|_| steppers(64, Some(1)).0 > 1), "heavy rows are spread on request");
 }
