@@ -4,8 +4,8 @@ use pulp::{Arch, Simd, WithSimd};
 
 use super::{
     Block, Elementwise, Kernel, Tensors,
-    gru::{give, load_states, pack_gates, store_states},
     linear::{self, Packed, TILE},
+    recurrent::{give, load_states, pack_gates, store_states},
     sigmoid,
     tanh::Tanh,
 };

@@ -7,6 +7,7 @@ mod gru;
 mod layer_norm;
 pub(super) mod linear;
 mod lstm;
+mod recurrent;
 mod relu;
 mod silu;
 mod tanh;
