@@ -9,7 +9,7 @@ use crate::{
     collector::{Collector, Memory},
     components::{ColumnSpec, End, EpisodeStep, Flags, RowIndex, Trajectory, TrajectoryId},
     error::Error,
-    rollout::{Batch, Chain, Estimate, Layout, column_array, column_values, estimate},
+    rollout::{Batch, Chain, Estimate, Layout, column_array, estimate},
     stats::{Monitor, Stats},
     task::Task,
     weights::WeightsHandle,
@@ -210,7 +210,7 @@ impl AnyBatch {
     /// A column as values of `V`; see [`Batch::column`].
     pub fn column<V: Pod>(&self, name: &str) -> Result<&[V], Error> {
         let (bytes, spec) = self.0.column_bytes(name)?;
-        column_values(bytes, spec)
+        spec.values(bytes)
     }
 
     /// A single-tensor column as an array of its elements; see [`Batch::array`].

@@ -9,7 +9,7 @@
 //! |---|---|
 //! | vocabulary | [`mod@data`], [`space`], [`seed`], [`math`], [`task`], [`error`], [`schedule`], [`components`] |
 //! | services | [`stats`], `gpu` |
-//! | organs | [`mod@env`], [`policy`], [`rollout`], [`weights`] |
+//! | organs | [`mod@env`], [`policy`], [`rollout`], [`replay`], [`weights`] |
 //! | assembly | [`config`], [`collector`], [`host`], [`run`], [`registry`], [`erased`] |
 
 extern crate self as gleaner;
@@ -17,6 +17,7 @@ extern crate self as gleaner;
 #[doc(hidden)]
 pub use bytemuck;
 
+mod bytes;
 pub mod collector;
 pub mod components;
 pub mod config;
@@ -35,6 +36,7 @@ mod plugin;
 pub mod policy;
 pub mod prelude;
 pub mod registry;
+pub mod replay;
 mod restart;
 pub mod rollout;
 mod ron_file;

@@ -91,6 +91,8 @@ pub enum Purpose {
     Chain = 4,
     /// Initial weights; keyed by the tensor's place in the network, not by a row.
     Init = 5,
+    /// A replay sampler's draws; keyed by its seed, not by a row.
+    Replay = 6,
 }
 
 /// The master seed of a collector.

@@ -6,7 +6,7 @@ use std::{
     path::{Path, PathBuf},
 };
 
-const VOCABULARY: &[&str] = &["data", "space", "seed", "math", "error", "task", "schedule", "components"];
+const VOCABULARY: &[&str] = &["bytes", "data", "space", "seed", "math", "error", "task", "schedule", "components"];
 const SERVICES: &[&str] = &["gpu", "stats", "ron_file", "profile", "checkpoint"];
 const ORGANS: &[&str] = &["env", "policy", "rollout", "weights", "replay", "workers"];
 const ASSEMBLY: &[&str] = &[

@@ -1,8 +1,22 @@
 //! What a recorded column is, for everything that iterates columns.
 
 use bevy_ecs::prelude::World;
+use bytemuck::Pod;
 
-use crate::data::{Data, Dtype, Field};
+use crate::{
+    data::{Data, Dtype, Field},
+    error::Error,
+};
+
+// Indices of the columns that every block of frames has.
+pub(crate) const OBSERVATION: usize = 0;
+pub(crate) const ACTION: usize = 1;
+pub(crate) const REWARD: usize = 2;
+pub(crate) const END: usize = 3;
+pub(crate) const STEP: usize = 4;
+pub(crate) const TRAJECTORY: usize = 5;
+pub(crate) const FLAGS: usize = 6;
+pub(crate) const VERSION: usize = 7;
 
 /// Name and layout of a recorded column.
 #[derive(Clone, Debug, PartialEq)]
@@ -32,6 +46,17 @@ impl ColumnSpec {
     /// The column `name` of scalars of `dtype`.
     pub fn scalar(name: &'static str, dtype: Dtype) -> Self {
         Self { name, fields: vec![Field { name: "", dtype, shape: Vec::new() }], stride: dtype.size(), leads: false }
+    }
+
+    /// The bytes of a column as values of `V`, whose size must be the column's stride.
+    pub(crate) fn values<'b, V: Pod>(&self, bytes: &'b [u8]) -> Result<&'b [V], Error> {
+        let (stride, name) = (self.stride, self.name);
+        if size_of::<V>() != stride || align_of::<V>() > 16 {
+            let (size, kind) = (size_of::<V>(), std::any::type_name::<V>());
+            let problem = format!("values of {name:?} have {stride} bytes, {kind} has {size}");
+            return Err(Error::State { call: "column", problem });
+        }
+        Ok(bytemuck::cast_slice(bytes))
     }
 }
 

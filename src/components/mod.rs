@@ -1,8 +1,9 @@
 //! The components of rows and trajectories, grouped by role: organs meet here and nowhere else.
 
-mod column;
+pub(crate) mod column;
 mod critic;
 mod end;
+mod frames;
 mod policy;
 mod row;
 mod tick;
@@ -12,6 +13,7 @@ mod weights;
 pub use column::{ColumnSpec, Remembered, Source};
 pub use critic::Critic;
 pub use end::{End, Flags, Truncation};
+pub use frames::Frames;
 pub use policy::PolicyWeights;
 pub use row::{
     Action, ActionMask, Episode, EpisodeReturn, EpisodeStep, LastObservation, LogProb, Masks, Observation, Reward,

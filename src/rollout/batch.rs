@@ -154,15 +154,7 @@ impl<T: Task> Batch<T> {
     ///
     /// Derived, not stored: at the end of a time-major batch it is one of [`last_observations`](Self::last_observations).
     pub fn next_observation(&self, i: usize) -> &T::Observation {
-        let block = self.block();
-        if let Some(kept) = block.kept_next(i) {
-            return kept;
-        }
-        let next = match block.layout {
-            Layout::TimeMajor { rows, .. } => i + rows,
-            Layout::Flat { .. } | Layout::Padded { .. } => i + 1,
-        };
-        &block.observations()[next.min(block.observations().len() - 1)]
+        self.block().next_observation(i)
     }
 
     /// The real last observation of the episode that ended at slot `i`; none if none ended there.
@@ -184,7 +176,7 @@ impl<T: Task> Batch<T> {
     /// column.
     pub fn column<V: Pod>(&self, name: &str) -> Result<&[V], Error> {
         let (bytes, spec) = self.column_bytes(name)?;
-        column_values(bytes, spec)
+        spec.values(bytes)
     }
 
     pub(crate) fn column_bytes(&self, name: &str) -> Result<(&[u8], &ColumnSpec), Error> {
@@ -291,17 +283,6 @@ impl<T: Task> Batch<T> {
         }
         Ok(states)
     }
-}
-
-/// The bytes of a column as values of `V`, whose size must be the column's stride.
-pub(crate) fn column_values<'b, V: Pod>(bytes: &'b [u8], spec: &ColumnSpec) -> Result<&'b [V], Error> {
-    let (stride, name) = (spec.stride, spec.name);
-    if size_of::<V>() != stride || align_of::<V>() > 16 {
-        let (size, kind) = (size_of::<V>(), std::any::type_name::<V>());
-        let problem = format!("values of {name:?} have {stride} bytes, {kind} has {size}");
-        return Err(Error::State { call: "column", problem });
-    }
-    Ok(bytemuck::cast_slice(bytes))
 }
 
 /// The bytes of a single-tensor column as an array.

@@ -2,9 +2,10 @@
 
 use bytemuck::Pod;
 
-use super::{column::Bytes, memory::BlockStates, stream::Writer};
+use super::{memory::BlockStates, stream::Writer};
 use crate::{
-    components::{ColumnSpec, End, EpisodeStep, Flags, RowIndex, Trajectory, TrajectoryId, Truncation},
+    bytes::Bytes,
+    components::{ColumnSpec, End, EpisodeStep, Flags, RowIndex, Trajectory, TrajectoryId, Truncation, column},
     task::Task,
 };
 
@@ -49,18 +50,6 @@ impl Layout {
             layout => layout.slots(),
         }
     }
-}
-
-/// Indices of the columns that every block has.
-pub(crate) mod column {
-    pub(crate) const OBSERVATION: usize = 0;
-    pub(crate) const ACTION: usize = 1;
-    pub(crate) const REWARD: usize = 2;
-    pub(crate) const END: usize = 3;
-    pub(crate) const STEP: usize = 4;
-    pub(crate) const TRAJECTORY: usize = 5;
-    pub(crate) const FLAGS: usize = 6;
-    pub(crate) const VERSION: usize = 7;
 }
 
 /// What followed a frame, where the next tick's slot holds something else: the real last observation of an episode.
@@ -181,6 +170,18 @@ impl<T: Task> Block<T> {
     pub(crate) fn kept_next(&self, frame: usize) -> Option<&T::Observation> {
         let i = self.finals.binary_search_by_key(&frame, |last| last.frame).ok()?;
         Some(&self.finals[i].observation)
+    }
+
+    /// The real observation after slot `i`.
+    pub(crate) fn next_observation(&self, i: usize) -> &T::Observation {
+        if let Some(kept) = self.kept_next(i) {
+            return kept;
+        }
+        let next = match self.layout {
+            Layout::TimeMajor { rows, .. } => i + rows,
+            Layout::Flat { .. } | Layout::Padded { .. } => i + 1,
+        };
+        &self.observations()[next.min(self.observations().len() - 1)]
     }
 
     /// Turns slot `frame` into one that holds no frame: zeros in every column but the observation, whose tick may be

@@ -2,8 +2,8 @@
 
 use std::ops::Range;
 
-use super::{column::Bytes, ready::Ready, transpose::Transposed};
-use crate::components::ColumnSpec;
+use super::{ready::Ready, transpose::Transposed};
+use crate::{bytes::Bytes, components::ColumnSpec};
 
 /// Frames of a chunk.
 const CHUNK: usize = 32;

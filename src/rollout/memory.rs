@@ -72,7 +72,7 @@ impl<T: Task> Rollout<T> {
         let (Some(block), Some(memory)) = (&mut self.block, &mut self.columns.memory) else { return };
         let (first, last) = (self.tick * self.rows, self.tick + 1 == self.ticks);
         let keeps = |end: &crate::components::End| last || end.is_frame() && end.truncated();
-        let ends = &block.columns[super::block::column::END].values()[first..first + self.rows];
+        let ends = &block.columns[crate::components::column::END].values()[first..first + self.rows];
         if !ends.iter().any(keeps) {
             return;
         }

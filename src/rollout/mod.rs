@@ -7,6 +7,7 @@ mod chain;
 mod chunks;
 mod column;
 pub mod estimate;
+mod frames;
 mod memory;
 mod pieces;
 mod pool;
@@ -27,7 +28,7 @@ pub use select::Minibatches;
 pub use state::RewardTransform;
 
 pub(crate) use assemble::assemble;
-pub(crate) use batch::{column_array, column_values};
+pub(crate) use batch::column_array;
 pub(crate) use block::Block;
 pub(crate) use pieces::Assembly;
 pub(crate) use pool::ArenaPool;

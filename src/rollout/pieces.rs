@@ -6,14 +6,14 @@
 use std::{collections::VecDeque, ops::Range};
 
 use super::{
-    block::{Block, Final, Layout, column},
+    block::{Block, Final, Layout},
     chunks::{Chunks, EMPTY, Piece},
     ready::Ready,
     state::{Ended, Rollout},
     transpose::{ROWS, Transposed},
 };
 use crate::{
-    components::{ColumnSpec, Flags, RowIndex, Trajectory},
+    components::{ColumnSpec, Flags, RowIndex, Trajectory, column},
     task::Task,
 };
 

@@ -3,12 +3,13 @@
 use bevy_ecs::prelude::*;
 
 use super::{
-    block::{Final, column},
+    block::Final,
     state::{Rollout, with_rollout},
 };
 use crate::{
     components::{
         Action, End, EpisodeStep, Flags, Observation, Reward, Slot, TickPlan, TickReport, TrajectoryId, Truncation,
+        column,
     },
     task::Task,
 };

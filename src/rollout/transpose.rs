@@ -2,8 +2,8 @@
 
 use std::ops::Range;
 
-use super::{block::Block, column::Bytes, ready::Ready};
-use crate::{components::ColumnSpec, task::Task};
+use super::{block::Block, ready::Ready};
+use crate::{bytes::Bytes, components::ColumnSpec, task::Task};
 
 /// Rows that are transposed together: a cache line of a column of 2 bytes or more, so that each line of a block is read
 /// once; all columns of 64 ticks fit a second-level cache.

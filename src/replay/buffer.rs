@@ -1,0 +1,218 @@
+//! The buffer as users hold it.
+
+use std::{
+    fmt,
+    marker::PhantomData,
+    sync::{Arc, Mutex, OnceLock, PoisonError},
+    time::Duration,
+};
+
+use serde::{Deserialize, Serialize};
+
+use super::{ring::Ring, sampler::Sampling, sampling::SamplerBuilder, write::Writer};
+use crate::{
+    components::{ColumnSpec, Frames},
+    error::Error,
+    task::Task,
+};
+
+/// How much a buffer holds.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub enum Capacity {
+    /// So many frames.
+    Frames(u64),
+    /// As many frames as columns of so many bytes hold.
+    Bytes(u64),
+}
+
+/// Options of a replay buffer.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[serde(default, deny_unknown_fields)]
+pub struct ReplayConfig {
+    /// What the buffer holds before it overwrites the oldest frames. Default: 1,000,000 frames.
+    pub capacity: Capacity,
+    /// How long a writer waits for a sampler that reads the frames it is about to overwrite, and a sampler or writer for
+    /// the limiter, before that is an error. Default: 10 s.
+    pub deadline: Duration,
+}
+
+impl Default for ReplayConfig {
+    fn default() -> Self {
+        Self { capacity: Capacity::Frames(1_000_000), deadline: Duration::from_secs(10) }
+    }
+}
+
+impl ReplayConfig {
+    fn check(&self) -> Result<(), Error> {
+        match self.capacity {
+            Capacity::Frames(0) => Err(Error::config("capacity", "0 frames", "1 or more")),
+            Capacity::Bytes(0) => Err(Error::config("capacity", "0 bytes", "1 or more")),
+            _ if self.deadline.is_zero() => Err(Error::config("deadline", "0", "more than 0")),
+            _ => Ok(()),
+        }
+    }
+}
+
+/// Counters of a buffer.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct ReplayStats {
+    /// Gauge: frames that are there.
+    pub frames: u64,
+    /// Gauge: trajectories of which frames are there.
+    pub trajectories: u64,
+    /// Frames ever written.
+    pub write_count: u64,
+    /// Frames that the buffer holds at most; 0 before the first write if it was given in bytes.
+    pub capacity: u64,
+    /// Bytes held.
+    pub memory: u64,
+}
+
+/// A ring of frames in columns, with an index of their trajectories: writers and samplers use it at the same time, from
+/// any thread. Clones are the same buffer.
+///
+/// ```
+/// use gleaner::{prelude::*, replay::Replay};
+///
+/// let replay = Replay::<CartPole>::new(10_000)?;
+/// for batch in Collector::<CartPole>::builder().rows(4).total_frames(2_000).build()? {
+///     replay.extend(&batch?)?;
+/// }
+/// let mut sampler = replay.sampler().batch_size(32).build()?;
+/// let sample = sampler.sample()?;
+/// assert_eq!((replay.len(), sample.rewards().len()), (2_000, 32));
+/// # Ok::<(), gleaner::Error>(())
+/// ```
+pub struct Replay<T: Task> {
+    shared: Arc<Shared>,
+    task: PhantomData<fn() -> T>,
+}
+
+struct Shared {
+    config: ReplayConfig,
+    /// There from the first write on.
+    ring: OnceLock<Ring>,
+    writer: Mutex<Writer>,
+}
+
+impl<T: Task> Clone for Replay<T> {
+    fn clone(&self) -> Self {
+        Self { shared: self.shared.clone(), task: PhantomData }
+    }
+}
+
+impl<T: Task> Replay<T> {
+    /// A buffer of `frames` frames in memory, which is taken at the first write.
+    pub fn new(frames: u64) -> Result<Self, Error> {
+        Self::with_config(ReplayConfig { capacity: Capacity::Frames(frames), ..ReplayConfig::default() })
+    }
+
+    /// A buffer with these options. Errors: illegal ones.
+    pub fn with_config(config: ReplayConfig) -> Result<Self, Error> {
+        config.check()?;
+        let shared = Shared { config, ring: OnceLock::new(), writer: Mutex::default() };
+        Ok(Self { shared: Arc::new(shared), task: PhantomData })
+    }
+
+    /// The options.
+    pub fn config(&self) -> &ReplayConfig {
+        &self.shared.config
+    }
+
+    /// Writes the frames of a batch, or any block of frames: whole, before any of them is drawn. The first block gives the
+    /// columns. Errors: other columns than those, [`Error::Timeout`] if a sampler reads the oldest frames all the while.
+    pub fn extend(&self, frames: &dyn Frames) -> Result<(), Error> {
+        let mut writer = self.shared.writer.lock().unwrap_or_else(PoisonError::into_inner);
+        let ring = match self.shared.ring.get() {
+            Some(ring) => ring,
+            None => {
+                let ring = Ring::new(frames.columns(), self.capacity(frames.columns())?)?;
+                self.shared.ring.get_or_init(|| ring)
+            }
+        };
+        check_columns(&ring.specs, frames.columns())?;
+        writer.extend(ring, frames, self.shared.config.deadline)
+    }
+
+    fn capacity(&self, specs: &[ColumnSpec]) -> Result<u64, Error> {
+        let width = Ring::frame_bytes(specs) as u64;
+        match self.shared.config.capacity {
+            Capacity::Frames(frames) => Ok(frames),
+            Capacity::Bytes(bytes) if bytes < width => {
+                Err(Error::config("capacity", format!("{bytes} bytes"), format!("at least one frame's {width} bytes")))
+            }
+            Capacity::Bytes(bytes) => Ok(bytes / width),
+        }
+    }
+
+    /// A sampler of this buffer: how frames are drawn is set on it. Any number of them may be made.
+    pub fn sampler(&self) -> SamplerBuilder<T> {
+        SamplerBuilder::new(self.clone(), Sampling::default())
+    }
+
+    pub(super) fn ring(&self) -> Option<&Ring> {
+        self.shared.ring.get()
+    }
+
+    /// Frames that are there.
+    pub fn len(&self) -> u64 {
+        self.stats().frames
+    }
+
+    /// Whether no frame is there.
+    pub fn is_empty(&self) -> bool {
+        self.len() == 0
+    }
+
+    /// Frames ever written.
+    pub fn write_count(&self) -> u64 {
+        self.stats().write_count
+    }
+
+    /// The counters now.
+    pub fn stats(&self) -> ReplayStats {
+        let Some(ring) = self.ring() else {
+            let capacity = match self.shared.config.capacity {
+                Capacity::Frames(frames) => frames,
+                Capacity::Bytes(_) => 0,
+            };
+            return ReplayStats { capacity, ..ReplayStats::default() };
+        };
+        let memory = ring.memory() as u64;
+        let state = ring.lock();
+        ReplayStats {
+            frames: state.window.head - state.window.tail,
+            trajectories: state.index.live().len() as u64,
+            write_count: state.window.head,
+            capacity: ring.capacity,
+            memory,
+        }
+    }
+}
+
+/// The columns of a buffer never change. Errors: columns that are missing, unknown or of another layout, by name.
+fn check_columns(own: &[ColumnSpec], given: &[ColumnSpec]) -> Result<(), Error> {
+    if own == given {
+        return Ok(());
+    }
+    let names = |specs: &[ColumnSpec]| specs.iter().map(|spec| spec.name).collect::<Vec<_>>().join(", ");
+    let differs = own.iter().find(|spec| given.iter().any(|other| other.name == spec.name && other != *spec));
+    let value = match differs {
+        Some(spec) => format!("{} with {:?} of other shapes or dtypes", names(given), spec.name),
+        None => names(given),
+    };
+    Err(Error::config("columns", value, format!("those of the first write: {}", names(own))))
+}
+
+impl<T: Task> fmt::Debug for Replay<T> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let stats = self.stats();
+        f.debug_struct("Replay")
+            .field("frames", &stats.frames)
+            .field("capacity", &stats.capacity)
+            .field("write_count", &stats.write_count)
+            .field("trajectories", &stats.trajectories)
+            .finish_non_exhaustive()
+    }
+}

@@ -1,0 +1,177 @@
+//! Memory that is written in one place while it is read in others.
+#![expect(unsafe_code, reason = "disjoint places of one allocation are written and read at the same time")]
+
+use std::{
+    alloc::{Layout, alloc_zeroed, dealloc},
+    ptr::NonNull,
+};
+
+use crate::error::Error;
+
+/// Bytes of a cache line: what the memory is aligned to.
+pub(super) const LINE: usize = 64;
+
+/// Zeroed bytes at a fixed place. Who reads or writes says that nobody else writes there meanwhile; bounds are checked.
+pub(super) struct Cells {
+    base: NonNull<u8>,
+    layout: Layout,
+}
+
+// SAFETY: the bytes belong to the value alone; `read` and `write` leave to their callers that no two of them meet.
+unsafe impl Send for Cells {}
+// SAFETY: as above.
+unsafe impl Sync for Cells {}
+
+/// Values that lie `step` values apart.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) struct Run {
+    /// Place of the first value.
+    pub first: usize,
+    /// Distance to the next.
+    pub step: usize,
+    /// Values.
+    pub len: usize,
+}
+
+impl Run {
+    /// The place behind the last value; 0 if there is none.
+    fn end(self) -> usize {
+        if self.len == 0 { 0 } else { self.first + self.step * (self.len - 1) + 1 }
+    }
+}
+
+impl Cells {
+    /// `bytes` zeros. The system gives them memory when they are first touched. Errors: more than there can be.
+    pub(super) fn new(bytes: usize) -> Result<Self, Error> {
+        let refused = || Error::config("capacity", format!("{bytes} bytes"), "what memory holds");
+        let layout = Layout::from_size_align(bytes.max(1), LINE).map_err(|_| refused())?;
+        // SAFETY: the size is not 0.
+        let base = NonNull::new(unsafe { alloc_zeroed(layout) }).ok_or_else(refused)?;
+        Ok(Self { base, layout })
+    }
+
+    /// Copies the values of `size` bytes of column `column`, a place in bytes, at `runs` to `to`, one behind the other.
+    ///
+    /// # Safety
+    /// Nobody writes those bytes meanwhile.
+    pub(super) unsafe fn gather(&self, column: usize, size: usize, runs: impl Iterator<Item = Run>, to: &mut [u8]) {
+        let mut rest = to;
+        for run in runs {
+            let (to, behind) = std::mem::take(&mut rest).split_at_mut(run.len * size);
+            rest = behind;
+            let from = self.place(column, size, run);
+            // SAFETY: `place` checked the bounds, the caller that nobody writes there; `to` is ours alone.
+            unsafe { copy(from, run.step, to.as_mut_ptr(), 1, size, run.len) };
+        }
+    }
+
+    /// Copies the values of `size` bytes at `source` in `from` to column `column`, a place in bytes, from value `at` on.
+    ///
+    /// # Safety
+    /// Nobody reads or writes those bytes of the column meanwhile.
+    pub(super) unsafe fn scatter(&self, column: usize, size: usize, at: usize, from: &[u8], source: Run) {
+        assert!(source.end() * size <= from.len(), "values that are there");
+        let to = self.place(column, size, Run { first: at, step: 1, len: source.len });
+        // SAFETY: both bounds were checked, and the caller says that the place is ours alone.
+        unsafe { copy(from.as_ptr().add(source.first * size), source.step, to, 1, size, source.len) };
+    }
+
+    /// Where the first value of a run lies, all of whose values are within the memory.
+    fn place(&self, column: usize, size: usize, run: Run) -> *mut u8 {
+        let end = run.end().checked_mul(size).and_then(|end| end.checked_add(column));
+        assert!(end.is_some_and(|end| end <= self.layout.size()), "values within the memory");
+        // SAFETY: within the allocation, as just checked.
+        unsafe { self.base.as_ptr().add(column + run.first * size) }
+    }
+}
+
+impl Drop for Cells {
+    fn drop(&mut self) {
+        // SAFETY: allocated with this layout, and given back once.
+        unsafe { dealloc(self.base.as_ptr(), self.layout) };
+    }
+}
+
+/// Copies `len` values of `size` bytes that lie `from_step` apart to places `to_step` apart.
+///
+/// # Safety
+/// All those values are within their allocations, which do not overlap there.
+#[inline(always)]
+unsafe fn copy(from: *const u8, from_step: usize, to: *mut u8, to_step: usize, size: usize, len: usize) {
+    if from_step == 1 && to_step == 1 {
+        // SAFETY: the caller's.
+        return unsafe { from.copy_to_nonoverlapping(to, size * len) };
+    }
+    // A copy of a size that is known when it is compiled is a move or two.
+    macro_rules! fixed {
+        ($($size:literal)*) => {
+            match size {
+                $($size => (0..len).for_each(|i| {
+                    // SAFETY: the caller's.
+                    unsafe { from.add(i * from_step * $size).copy_to_nonoverlapping(to.add(i * to_step * $size), $size) }
+                }),)*
+                _ => (0..len).for_each(|i| {
+                    // SAFETY: the caller's.
+                    unsafe { from.add(i * from_step * size).copy_to_nonoverlapping(to.add(i * to_step * size), size) }
+                }),
+            }
+        };
+    }
+    fixed!(1 2 4 8 12 16 24 32 64 128);
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn runs_come_back_as_they_were_written() {
+        for size in [1, 3, 4, 8, 16, 40] {
+            let cells = Cells::new(64 + 20 * size).expect("memory");
+            let from: Vec<u8> = (0..40 * size).map(|i| (i % 251) as u8).collect();
+            // SAFETY: one thread.
+            unsafe { cells.scatter(64, size, 2, &from, Run { first: 1, step: 3, len: 10 }) };
+            let mut to = vec![0; 5 * size];
+            let runs = [Run { first: 2, step: 4, len: 3 }, Run { first: 10, step: 1, len: 2 }];
+            // SAFETY: one thread.
+            unsafe { cells.gather(64, size, runs.into_iter(), &mut to) };
+            let wanted = [0, 4, 8, 8, 9].map(|i| &from[(1 + 3 * i) * size..][..size]);
+            assert_eq!(to, wanted.concat());
+        }
+    }
+
+    #[test]
+    #[should_panic(expected = "within the memory")]
+    fn bounds_are_checked() {
+        let cells = Cells::new(64).expect("memory");
+        // SAFETY: one thread.
+        unsafe { cells.gather(0, 8, std::iter::once(Run { first: 7, step: 2, len: 2 }), &mut [0; 16]) };
+    }
+
+    #[test]
+    fn too_much_is_an_error() {
+        assert!(Cells::new(usize::MAX / 2).is_err());
+    }
+
+    #[test]
+    fn places_are_written_while_others_are_read() {
+        let cells = Cells::new(64).expect("memory");
+        std::thread::scope(|scope| {
+            for half in [0, 4] {
+                let cells = &cells;
+                scope.spawn(move || {
+                    for i in 0..20_u8 {
+                        let place = Run { first: half, step: 1, len: 4 };
+                        let mut to = [0; 32];
+                        // SAFETY: each thread has a half of its own.
+                        unsafe {
+                            cells.scatter(0, 8, half, &[i; 32], Run { first: 0, ..place });
+                            cells.gather(0, 8, std::iter::once(place), &mut to);
+                        }
+                        assert_eq!(to, [i; 32]);
+                    }
+                });
+            }
+        });
+    }
+}

@@ -1,0 +1,219 @@
+//! The ring: columns that writers fill and samplers read at the same time.
+//!
+//! Frames are numbered from 0 in the order in which they are written; the window `tail..head` is there. A frame lies at
+//! its number modulo the slots of the ring, of which there are a few more than the window holds:
+//!
+//! ```text
+//!         tail                         head      head + block
+//!   ────────┼────────────────────────────┼────────────┼──────
+//!    gone   │       drawn and read       │  written   │ later
+//! ```
+//!
+//! A writer takes the room that its frames need by moving `tail`, copies them where nobody looks, and shows them by moving
+//! `head`. A reader pins the oldest frame that it drew; a writer waits, with a deadline, before it overwrites one that is
+//! pinned. Only the two ends and the pins are behind a lock, never a copy.
+
+use std::{
+    sync::{Condvar, Mutex, MutexGuard, PoisonError},
+    time::{Duration, Instant},
+};
+
+use super::{
+    cells::{Cells, LINE, Run},
+    index::{Index, Piece, Window},
+};
+use crate::{
+    components::{ColumnSpec, Frames},
+    error::Error,
+};
+
+/// The columns of a ring and where they lie.
+pub(super) struct Ring {
+    pub specs: Box<[ColumnSpec]>,
+    /// By column: its place in the cells; the last is that of the frames' records.
+    places: Box<[usize]>,
+    cells: Cells,
+    /// Frames that are kept.
+    pub capacity: u64,
+    /// Room: `capacity` and what a writer may take while old frames are read.
+    slots: u64,
+    /// Frame number by which a block that is being written is shown.
+    state: Mutex<State>,
+    changed: Condvar,
+}
+
+/// What is behind the lock.
+pub(super) struct State {
+    pub window: Window,
+    pub index: Index,
+    /// Oldest frames that readers hold.
+    pins: Vec<u64>,
+}
+
+/// Keeps frames from being overwritten until it is dropped.
+pub(super) struct Pin<'r> {
+    ring: &'r Ring,
+    frame: u64,
+}
+
+impl Drop for Pin<'_> {
+    fn drop(&mut self) {
+        let mut state = self.ring.lock();
+        if let Some(i) = state.pins.iter().position(|frame| *frame == self.frame) {
+            state.pins.swap_remove(i);
+        }
+        drop(state);
+        self.ring.changed.notify_all();
+    }
+}
+
+/// Slots that are kept free for writers: a sixteenth of the capacity, within bounds.
+fn spare(capacity: u64) -> u64 {
+    (capacity / 16).clamp(1, 1 << 16)
+}
+
+impl Ring {
+    pub(super) fn new(specs: &[ColumnSpec], capacity: u64) -> Result<Self, Error> {
+        let refused = || Error::config("capacity", capacity, "what memory holds");
+        let slots = capacity.checked_add(spare(capacity)).ok_or_else(refused)?;
+        let (mut places, mut bytes) = (Vec::new(), 0_usize);
+        for stride in specs.iter().map(|spec| spec.stride).chain([size_of::<u32>()]) {
+            places.push(bytes);
+            let column = usize::try_from(slots).ok().and_then(|slots| slots.checked_mul(stride));
+            let padded = column.and_then(|column| column.checked_next_multiple_of(LINE));
+            bytes = padded.and_then(|column| bytes.checked_add(column)).ok_or_else(refused)?;
+        }
+        let state = State {
+            window: Window::default(),
+            index: Index::new(specs[crate::components::column::OBSERVATION].stride),
+            pins: Vec::new(),
+        };
+        Ok(Self {
+            specs: specs.into(),
+            places: places.into(),
+            cells: Cells::new(bytes)?,
+            capacity,
+            slots,
+            state: Mutex::new(state),
+            changed: Condvar::new(),
+        })
+    }
+
+    pub(super) fn lock(&self) -> MutexGuard<'_, State> {
+        self.state.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// Bytes of a frame, over all columns.
+    pub(super) fn frame_bytes(specs: &[ColumnSpec]) -> usize {
+        specs.iter().map(|spec| spec.stride).sum::<usize>() + size_of::<u32>()
+    }
+
+    pub(super) fn memory(&self) -> usize {
+        self.slots as usize * Self::frame_bytes(&self.specs) + self.lock().index.memory()
+    }
+
+    /// Takes the room for `frames` new frames, which nobody draws before they are shown: waits until no frame is pinned
+    /// that they overwrite. The lock is held, so that the index can be told at once.
+    pub(super) fn reserve(&self, frames: u64, deadline: Duration) -> Result<MutexGuard<'_, State>, Error> {
+        let until = Instant::now() + deadline;
+        let mut state = self.lock();
+        loop {
+            let head = state.window.head + frames;
+            let overwritten = head.saturating_sub(self.slots);
+            if state.pins.iter().all(|pin| *pin >= overwritten) {
+                let tail = head.saturating_sub(self.capacity).max(state.window.tail);
+                state.window.tail = tail.min(state.window.head);
+                state.index.evict(tail);
+                return Ok(state);
+            }
+            let left = until.saturating_duration_since(Instant::now());
+            if left.is_zero() {
+                return Err(Error::Timeout { what: "reading the oldest frames of the replay buffer", deadline });
+            }
+            state = self.changed.wait_timeout(state, left).unwrap_or_else(PoisonError::into_inner).0;
+        }
+    }
+
+    /// Copies values of a block into the columns, from frame number `at` on.
+    pub(super) fn write(&self, frames: &dyn Frames, source: Run, at: u64) {
+        for (i, (spec, place)) in self.specs.iter().zip(&self.places).enumerate() {
+            self.scatter(*place, spec.stride, frames.bytes(i), source, at);
+        }
+    }
+
+    /// Notes which records frames from number `at` on belong to.
+    pub(super) fn write_records(&self, records: &[u32], at: u64) {
+        let source = Run { first: 0, step: 1, len: records.len() };
+        let place = self.places[self.specs.len()];
+        self.scatter(place, size_of::<u32>(), bytemuck::cast_slice(records), source, at);
+    }
+
+    #[expect(unsafe_code, reason = "only the writer touches frames that are not shown yet")]
+    fn scatter(&self, place: usize, size: usize, from: &[u8], source: Run, at: u64) {
+        let slot = (at % self.slots) as usize;
+        let first = source.len.min(self.slots as usize - slot);
+        let rest = Run { first: source.first + first * source.step, len: source.len - first, ..source };
+        // SAFETY: writers take turns, and `reserve` gave this one the slots: their old frames are out of the window and
+        // not pinned, so that no reader is there or will be before `show`. Test: `tests/replay/stress.rs`.
+        unsafe {
+            self.cells.scatter(place, size, slot, from, Run { len: first, ..source });
+            if rest.len > 0 {
+                self.cells.scatter(place, size, 0, from, rest);
+            }
+        }
+    }
+
+    /// Shows `frames` frames that were written.
+    pub(super) fn show(&self, frames: u64, observations: impl FnOnce(&mut Index)) {
+        let mut state = self.lock();
+        observations(&mut state.index);
+        state.window.head += frames;
+        state.window.tail = state.window.tail.max(state.window.head.saturating_sub(self.capacity));
+        drop(state);
+        self.changed.notify_all();
+    }
+
+    /// Keeps the frames from `frame` on until the pin is dropped.
+    pub(super) fn pin(&self, state: &mut State, frame: u64) -> Pin<'_> {
+        debug_assert!(frame >= state.window.tail, "a frame that is there");
+        state.pins.push(frame);
+        Pin { ring: self, frame }
+    }
+
+    /// Copies the values of column `i` at `pieces` to `to`, one behind the other. All of them are pinned by `pin`.
+    pub(super) fn gather(&self, pin: &Pin<'_>, i: usize, pieces: &[Piece], to: &mut [u8]) {
+        debug_assert!(pieces.iter().all(|piece| piece.first >= pin.frame), "pinned frames");
+        self.read(self.places[i], self.specs[i].stride, pieces, to);
+    }
+
+    /// The record of a frame in the window, whose state is locked.
+    #[inline]
+    pub(super) fn record_of(&self, state: &State, frame: u64) -> u32 {
+        debug_assert!((state.window.tail..state.window.head).contains(&frame), "a frame that is there");
+        let mut record = [0; size_of::<u32>()];
+        let piece = Piece { first: frame, step: 1, len: 1 };
+        self.read(self.places[self.specs.len()], size_of::<u32>(), &[piece], &mut record);
+        u32::from_ne_bytes(record)
+    }
+
+    #[inline]
+    #[expect(unsafe_code, reason = "nobody writes frames that are pinned, or in the window while the lock is held")]
+    fn read(&self, place: usize, size: usize, pieces: &[Piece], to: &mut [u8]) {
+        let runs = pieces.iter().flat_map(|piece| self.slots_of(*piece));
+        // SAFETY: writers leave frames alone that are pinned, and take none out of the window without the lock.
+        unsafe { self.cells.gather(place, size, runs, to) };
+    }
+
+    /// The slots of a piece: two runs if it goes over the ring's end.
+    #[inline]
+    fn slots_of(&self, piece: Piece) -> impl Iterator<Item = Run> + use<> {
+        let (slots, step, len) = (self.slots, u64::from(piece.step), u64::from(piece.len));
+        let first = piece.first % slots;
+        let before = (slots - first).div_ceil(step).min(len);
+        let second = (len > before).then(|| (first + before * step) % slots);
+        let run = |first: u64, len: u64| Run { first: first as usize, step: step as usize, len: len as usize };
+        // A step as long as the ring would go round more than once: pieces are no longer than the window, which is
+        // shorter than the ring.
+        std::iter::once(run(first, before)).chain(second.map(|first| run(first, len - before)))
+    }
+}

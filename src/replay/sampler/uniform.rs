@@ -1,0 +1,25 @@
+use serde::{Deserialize, Serialize};
+
+use super::{Draw, Pick};
+use crate::{
+    error::Error,
+    replay::{draws::Draws, view::View},
+};
+
+/// Every frame with the same chance, with replacement.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Serialize, Deserialize)]
+pub struct Uniform;
+
+impl Uniform {
+    pub(super) fn open(&self, _: u64) -> Result<Box<dyn Draw>, Error> {
+        Ok(Box::new(*self))
+    }
+}
+
+impl Draw for Uniform {
+    fn draw(&mut self, view: &View<'_>, n: usize, draws: &mut Draws, picks: &mut Vec<Pick>) -> Result<(), Error> {
+        let (oldest, len) = view.frames()?;
+        picks.extend((0..n).map(|_| Pick { frame: oldest + draws.below(len), len: 1, weight: 1.0 }));
+        Ok(())
+    }
+}

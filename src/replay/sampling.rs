@@ -1,0 +1,175 @@
+//! Samplers: a way to draw, with its state.
+
+use std::fmt;
+
+use super::{
+    Replay, Sample,
+    draws::Draws,
+    sampler::{Draw, Pick, Sampling},
+    view::View,
+};
+use crate::{error::Error, task::Task};
+
+/// Options of a [`Sampler`].
+pub struct SamplerBuilder<T: Task> {
+    replay: Replay<T>,
+    sampling: Sampling,
+    batch_size: Option<usize>,
+    n_step: Option<(u32, f32)>,
+    seed: u64,
+}
+
+impl<T: Task> SamplerBuilder<T> {
+    pub(super) fn new(replay: Replay<T>, sampling: Sampling) -> Self {
+        Self { replay, sampling, batch_size: None, n_step: None, seed: 0 }
+    }
+
+    /// How frames are drawn. Default: uniformly.
+    #[must_use]
+    pub fn sampling(mut self, sampling: impl Into<Sampling>) -> Self {
+        self.sampling = sampling.into();
+        self
+    }
+
+    /// Picks of a sample: frames, or slices. Default: none, so that every call says it.
+    #[must_use]
+    pub fn batch_size(mut self, picks: usize) -> Self {
+        self.batch_size = Some(picks);
+        self
+    }
+
+    /// Gives `n`-step returns with discount `gamma`, and the observation after the last step: fewer steps where the
+    /// episode ends, was cut or has not gone on yet. Default: none.
+    #[must_use]
+    pub fn n_step(mut self, n: u32, gamma: f32) -> Self {
+        self.n_step = Some((n, gamma));
+        self
+    }
+
+    /// Seed of the draws. Default: 0.
+    #[must_use]
+    pub fn seed(mut self, seed: u64) -> Self {
+        self.seed = seed;
+        self
+    }
+
+    /// The sampler. Errors: illegal options, all of them.
+    pub fn build(self) -> Result<Sampler<T>, Error> {
+        let mut errors = Vec::new();
+        if self.batch_size == Some(0) {
+            errors.push(Error::config("batch_size", 0, "1 or more"));
+        }
+        if let Some((n, gamma)) = self.n_step {
+            if n == 0 {
+                errors.push(Error::config("n_step", 0, "1 or more"));
+            }
+            if !(0.0..=1.0).contains(&gamma) {
+                errors.push(Error::config("gamma", gamma, "0 to 1"));
+            }
+        }
+        Error::all(errors)?;
+        Ok(Sampler {
+            draw: None,
+            draws: Draws::new(self.seed),
+            picks: Vec::new(),
+            replay: self.replay,
+            sampling: self.sampling,
+            batch_size: self.batch_size,
+            n_step: self.n_step,
+        })
+    }
+}
+
+/// Draws from a [`Replay`] buffer: a way to draw with its state and its random numbers. Iteration yields samples until an
+/// epoch ends, for samplers that have any.
+pub struct Sampler<T: Task> {
+    replay: Replay<T>,
+    sampling: Sampling,
+    /// There from the first draw on, when the capacity is known.
+    draw: Option<Box<dyn Draw>>,
+    draws: Draws,
+    picks: Vec<Pick>,
+    batch_size: Option<usize>,
+    n_step: Option<(u32, f32)>,
+}
+
+impl<T: Task> Sampler<T> {
+    /// A sample of `batch_size` picks. Errors: [`Error::State`] while there is nothing to draw, or without a size.
+    pub fn sample(&mut self) -> Result<Sample<T>, Error> {
+        let mut sample = Sample::default();
+        self.sample_into(&mut sample)?;
+        Ok(sample)
+    }
+
+    /// A sample of `batch_size` picks in the memory of an old one.
+    pub fn sample_into(&mut self, sample: &mut Sample<T>) -> Result<(), Error> {
+        let Some(n) = self.batch_size else {
+            let problem = "no batch_size was set; set it, or call sample_n".into();
+            return Err(Error::State { call: "sample", problem });
+        };
+        self.sample_n(n, sample)
+    }
+
+    /// A sample of `n` picks in the memory of an old one.
+    pub fn sample_n(&mut self, n: usize, sample: &mut Sample<T>) -> Result<(), Error> {
+        let Self { replay, sampling, draw, draws, picks, n_step, .. } = self;
+        let Some(ring) = replay.ring() else {
+            return Err(Error::State { call: "sample", problem: "the replay buffer holds no frame".into() });
+        };
+        let draw = match draw {
+            Some(draw) => draw,
+            None => draw.insert(sampling.open(ring.capacity)?),
+        };
+        picks.clear();
+        let mut state = ring.lock();
+        let view = View { ring, state: &state };
+        draw.catch_up(&view);
+        draw.draw(&view, n, draws, picks)?;
+        sample.begin(&view, picks, n_step.map_or(0, |(n, _)| n));
+        let Some(oldest) = sample.oldest() else { return Ok(()) };
+        let pin = ring.pin(&mut state, oldest);
+        drop(state);
+        sample.gather(ring, &pin, *n_step);
+        Ok(())
+    }
+
+    /// Gives frames of earlier samples new priorities, one each; frames that were overwritten since are left alone.
+    /// Returns how many were there. Errors: a sampler without priorities, slices of different lengths, a priority that is
+    /// negative or not finite.
+    pub fn update_priorities(&mut self, frames: &[u64], priorities: &[f32]) -> Result<usize, Error> {
+        if frames.len() != priorities.len() {
+            let legal = format!("one for each of {} frames", frames.len());
+            return Err(Error::config("priorities", format!("{} numbers", priorities.len()), legal));
+        }
+        if let Some(bad) = priorities.iter().find(|priority| !(priority.is_finite() && **priority >= 0.0)) {
+            return Err(Error::config("priorities", bad, "finite numbers from 0 on"));
+        }
+        let (Some(ring), Some(draw)) = (self.replay.ring(), &mut self.draw) else {
+            let problem = "nothing was drawn yet".into();
+            return Err(Error::State { call: "update_priorities", problem });
+        };
+        let state = ring.lock();
+        draw.update(&View { ring, state: &state }, frames, priorities)
+    }
+}
+
+impl<T: Task> Iterator for Sampler<T> {
+    type Item = Result<Sample<T>, Error>;
+
+    fn next(&mut self) -> Option<Self::Item> {
+        if self.draw.as_ref().is_some_and(|draw| draw.ran_out()) {
+            return None;
+        }
+        Some(self.sample())
+    }
+}
+
+impl<T: Task> fmt::Debug for Sampler<T> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Sampler")
+            .field("sampling", &self.sampling)
+            .field("batch_size", &self.batch_size)
+            .field("n_step", &self.n_step)
+            .finish_non_exhaustive()
+    }
+}

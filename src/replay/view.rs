@@ -1,0 +1,57 @@
+//! What a sampler sees of the ring while it draws.
+
+use super::{
+    index::{Record, Window},
+    ring::{Ring, State},
+};
+use crate::error::Error;
+
+/// The ring with its lock held: nothing comes or goes.
+pub(super) struct View<'a> {
+    pub ring: &'a Ring,
+    pub state: &'a State,
+}
+
+impl View<'_> {
+    pub(super) fn window(&self) -> Window {
+        self.state.window
+    }
+
+    /// Frames that are there.
+    pub(super) fn len(&self) -> u64 {
+        let Window { tail, head } = self.state.window;
+        head - tail
+    }
+
+    /// The oldest frame and how many there are; an error if there is none.
+    pub(super) fn frames(&self) -> Result<(u64, u64), Error> {
+        match self.len() {
+            0 => Err(Error::State { call: "sample", problem: "the replay buffer holds no frame".into() }),
+            len => Ok((self.state.window.tail, len)),
+        }
+    }
+
+    /// Places of the trajectories of which frames are there.
+    pub(super) fn trajectories(&self) -> &[u32] {
+        self.state.index.live()
+    }
+
+    #[inline]
+    pub(super) fn trajectory(&self, at: u32) -> &Record {
+        self.state.index.record(at)
+    }
+
+    /// Place of the trajectory of a frame that is there.
+    #[inline]
+    pub(super) fn trajectory_of(&self, frame: u64) -> u32 {
+        self.ring.record_of(self.state, frame)
+    }
+
+    /// How many frames of its trajectory are there from `frame` on, at most `most`.
+    #[inline]
+    pub(super) fn ahead(&self, frame: u64, most: u32) -> u32 {
+        let mut ahead = 0;
+        self.trajectory(self.trajectory_of(frame)).from(frame, most, self.window(), |piece| ahead += piece.len);
+        ahead
+    }
+}

@@ -1,0 +1,162 @@
+//! How a block of frames goes into the ring.
+
+use std::time::Duration;
+
+use super::{
+    cells::Run,
+    index::{Index, Piece, Window},
+    ring::Ring,
+};
+use crate::{
+    components::{End, EpisodeStep, Flags, Frames, TrajectoryId, column},
+    error::Error,
+};
+
+/// What a write needs to know of the block, and where it goes. Scratch of the writers, who take turns.
+#[derive(Default)]
+pub(super) struct Writer {
+    /// By frame in ring order: its record.
+    records: Vec<u32>,
+    /// Frames to be copied, in ring order.
+    copies: Vec<Run>,
+    /// Records with the slot of the newest frame.
+    newest: Vec<(u32, usize)>,
+    /// By row: its record, and the tick of its first frame that is not in the index.
+    rows: Vec<(u32, usize)>,
+}
+
+/// The columns that tell episodes apart.
+struct Episodes<'a> {
+    ends: &'a [End],
+    steps: &'a [EpisodeStep],
+    ids: &'a [TrajectoryId],
+    flags: &'a [Flags],
+}
+
+impl<'a> Episodes<'a> {
+    fn of(frames: &'a dyn Frames) -> Self {
+        fn values<V: bytemuck::Pod>(frames: &dyn Frames, i: usize) -> &[V] {
+            &bytemuck::cast_slice(frames.bytes(i))[..frames.slots()]
+        }
+        Self {
+            ends: values(frames, column::END),
+            steps: values(frames, column::STEP),
+            ids: values(frames, column::TRAJECTORY),
+            flags: values(frames, column::FLAGS),
+        }
+    }
+
+    /// Whether slot `next` goes on with the episode of slot `i`.
+    fn goes_on(&self, i: usize, next: usize) -> bool {
+        self.flags[next].valid()
+            && !self.ends[i].ends_episode()
+            && self.ids[next] == self.ids[i]
+            && self.steps[next].0 == self.steps[i].0.wrapping_add(1)
+    }
+}
+
+impl Writer {
+    /// Writes all frames of the block, which no reader sees before the last one is there. More frames than the ring holds
+    /// overwrite each other, the oldest first.
+    pub(super) fn extend(&mut self, ring: &Ring, frames: &dyn Frames, deadline: Duration) -> Result<(), Error> {
+        let count = frames.frames() as u64;
+        if count == 0 {
+            return Ok(());
+        }
+        let mut state = ring.reserve(count, deadline)?;
+        let (head, window) = (state.window.head, state.window);
+        self.records.clear();
+        self.copies.clear();
+        self.newest.clear();
+        let episodes = Episodes::of(frames);
+        match frames.rows() {
+            Some(rows) if frames.slots() == frames.frames() => {
+                self.index_ticks(&mut state.index, &episodes, rows, window);
+            }
+            rows => self.index_runs(&mut state.index, &episodes, rows.unwrap_or(1), window),
+        }
+        drop(state);
+        // What the block itself overwrites is not copied.
+        let skip = count.saturating_sub(ring.capacity) as usize;
+        let mut at = 0;
+        for copy in &self.copies {
+            let gone = skip.saturating_sub(at).min(copy.len);
+            let source = Run { first: copy.first + gone * copy.step, len: copy.len - gone, ..*copy };
+            if source.len > 0 {
+                ring.write(frames, source, head + (at + gone) as u64);
+            }
+            at += copy.len;
+        }
+        ring.write_records(&self.records[skip..], head + skip as u64);
+        ring.show(count, |index| {
+            for (record, slot) in &self.newest {
+                index.set_last_observation(*record, frames.next_observation(*slot));
+            }
+        });
+        Ok(())
+    }
+
+    /// A rollout without gaps goes in as it lies, tick by tick: its episodes are every `rows`-th frame.
+    fn index_ticks(&mut self, index: &mut Index, episodes: &Episodes, rows: usize, window: Window) {
+        let slots = episodes.ends.len();
+        let piece = |row: usize, from: usize, to: usize| Piece {
+            first: window.head + (from * rows + row) as u64,
+            step: rows as u32,
+            len: (to - from) as u32,
+        };
+        self.copies.push(Run { first: 0, step: 1, len: slots });
+        self.rows.clear();
+        self.rows.extend((0..rows).map(|row| (index.open(episodes.ids[row], episodes.steps[row].0), 0)));
+        for tick in 0..slots / rows {
+            self.records.extend(self.rows.iter().map(|(record, _)| record));
+            let ends = &episodes.ends[tick * rows..(tick + 1) * rows];
+            End::each_done(ends, |row| {
+                if !ends[row].ends_episode() {
+                    return;
+                }
+                let (record, from) = self.rows[row];
+                index.grow(record, piece(row, from, tick + 1), ends[row], window);
+                self.newest.push((record, tick * rows + row));
+                let next = (tick + 1) * rows + row;
+                if next < slots {
+                    self.rows[row] = (index.open(episodes.ids[next], episodes.steps[next].0), tick + 1);
+                } else {
+                    self.rows[row].1 = tick + 1;
+                }
+            });
+        }
+        let ticks = slots / rows;
+        for (row, (record, from)) in self.rows.iter().enumerate().filter(|(_, (_, from))| *from < ticks) {
+            index.grow(*record, piece(row, *from, ticks), End::RUNNING, window);
+            self.newest.push((*record, slots - rows + row));
+        }
+    }
+
+    /// Any other block: each run of frames that follow each other goes in by itself, the runs of a row one behind the
+    /// other.
+    fn index_runs(&mut self, index: &mut Index, episodes: &Episodes, rows: usize, window: Window) {
+        let slots = episodes.ends.len();
+        let mut at = window.head;
+        for row in 0..rows {
+            let mut slot = row;
+            while slot < slots {
+                if !episodes.flags[slot].valid() {
+                    slot += rows;
+                    continue;
+                }
+                let (first, mut last) = (slot, slot);
+                while last + rows < slots && episodes.goes_on(last, last + rows) {
+                    last += rows;
+                }
+                let len = (last - first) / rows + 1;
+                let record = index.open(episodes.ids[first], episodes.steps[first].0);
+                index.grow(record, Piece { first: at, step: 1, len: len as u32 }, episodes.ends[last], window);
+                self.copies.push(Run { first, step: rows, len });
+                self.records.extend(std::iter::repeat_n(record, len));
+                self.newest.push((record, last));
+                at += len as u64;
+                slot = last + rows;
+            }
+        }
+    }
+}

@@ -1,0 +1,157 @@
+//! The ring and its index against a list of frames.
+
+use gleaner::replay::Replay;
+use proptest::{collection::vec, prelude::*};
+
+use crate::made::{Block, Made, Model, Source};
+
+/// A block to be written.
+#[derive(Clone, Debug)]
+enum Write {
+    /// So many ticks of the rows of one of two sources; bytes below the number end episodes.
+    Ticks { source: usize, ticks: usize, ends: u8, gaps: bool },
+    /// Whole episodes.
+    Episodes(Vec<usize>),
+}
+
+fn writes() -> impl Strategy<Value = Vec<Write>> {
+    let ticks = (0..2_usize, 1..9_usize, 0..120_u8, any::<bool>());
+    let write = prop_oneof![
+        3 => ticks.prop_map(|(source, ticks, ends, gaps)| Write::Ticks { source, ticks, ends, gaps }),
+        1 => vec(1..9_usize, 1..5).prop_map(Write::Episodes),
+    ];
+    vec(write, 1..12)
+}
+
+/// Everything that can be seen of the buffer is as in the model.
+fn check(replay: &Replay<Made>, model: &Model) {
+    assert_eq!(replay.frames(), model.tail()..model.written);
+    let numbers: Vec<u64> = replay.frames().collect();
+    let sample = replay.read(&numbers).expect("frames that are there");
+    for (i, frame) in model.frames.iter().enumerate() {
+        assert_eq!(sample.observations()[i], [frame.id as i32, frame.step as i32]);
+        assert_eq!(sample.next_observation(i), &[frame.id as i32, frame.step as i32 + 1], "{frame:?}");
+        assert_eq!(sample.actions()[i], frame.serial as i32);
+        assert_eq!(sample.rewards()[i], frame.serial as f32);
+        assert_eq!(sample.ends()[i], frame.end);
+        assert_eq!((sample.steps()[i].0, sample.trajectory_ids()[i].0), (frame.step, frame.id));
+        assert_eq!(sample.versions()[i], u64::from(!frame.serial));
+    }
+    let stored = replay.trajectories();
+    let mut ids: Vec<u64> = stored.iter().map(|stored| stored.id.0).collect();
+    ids.sort_unstable();
+    assert_eq!(ids, model.ids());
+    for stored in stored {
+        let own = model.trajectory(stored.id.0);
+        assert_eq!((stored.first, stored.frames as usize), (own[0], own.len()), "{stored:?}");
+        let (first, last) = (model.frame(own[0]), model.frame(own[own.len() - 1]));
+        assert_eq!(stored.complete, last.end.done(), "{stored:?}");
+        assert_eq!(stored.end, last.end);
+        assert_eq!(stored.beheaded, first.step > 0, "{stored:?}");
+    }
+}
+
+proptest! {
+    #![proptest_config(ProptestConfig::with_cases(512))]
+
+    /// I16 for the writers: ticks with and without gaps, of two collectors in turns, and whole episodes.
+    #[test]
+    fn a_buffer_holds_the_newest_frames(
+        capacity in 1..90_usize,
+        rows in [1..8_usize, 1..8_usize],
+        writes in writes(),
+        script in vec(0..=255_u8, 97),
+    ) {
+        let replay = Replay::<Made>::new(capacity as u64).expect("a buffer");
+        let mut model = Model::new(capacity);
+        let mut sources = [Source::new(rows[0], 1), Source::new(rows[1], 2), Source::new(1, 3)];
+        let (mut serial, mut at) = (0, 0);
+        for write in &writes {
+            let (source, shape) = match write {
+                Write::Ticks { source, .. } => (*source, Some(rows[*source])),
+                Write::Episodes(_) => (2, None),
+            };
+            sources[source].set_serial(serial);
+            let slots = match write {
+                Write::Episodes(lengths) => sources[source].episodes(lengths),
+                Write::Ticks { ticks, ends, gaps, .. } => sources[source].ticks(*ticks, *ends, &mut || {
+                    at += 1;
+                    let byte = script[at % script.len()];
+                    match gaps {
+                        true if byte > 230 => 255,
+                        _ => byte.min(254),
+                    }
+                }),
+            };
+            serial = sources[source].serial();
+            replay.extend(&Block::new(&slots, shape)).expect("room");
+            model.extend(&slots, shape);
+            check(&replay, &model);
+        }
+    }
+}
+
+/// J7: a block of more than twice the capacity leaves its newest frames.
+#[test]
+fn j7_more_rows_than_twice_the_capacity() {
+    let replay = Replay::<Made>::new(4).expect("a buffer");
+    let slots = Source::new(1, 0).ticks(10, 0, &mut || 9);
+    replay.extend(&Block::new(&slots, Some(1))).expect("room");
+    let sample = replay.read(&[6, 7, 8, 9]).expect("the last four");
+    assert_eq!(sample.actions(), [6, 7, 8, 9]);
+    assert_eq!((replay.write_count(), replay.len()), (10, 4));
+    // The cursor: where the next frame goes.
+    assert_eq!(replay.write_count() % replay.stats().capacity, 2);
+    assert_eq!((sample.index(0), sample.generation(0)), (2, 1));
+}
+
+/// The ring example of RC: capacity 10, ends at places 2 and 7, cursor 4.
+#[test]
+fn rc_trajectories_around_the_seam() {
+    let replay = Replay::<Made>::new(10).expect("a buffer");
+    // Places 4 to 7 end an episode, 8, 9, 0, 1, 2 are one, and place 3 begins the next.
+    let slots = Source::new(1, 0).episodes(&[5, 3, 5]);
+    replay.extend(&Block::new(&slots, None)).expect("room");
+    let mut rest = Source::new(1, 1);
+    replay.extend(&Block::new(&rest.ticks(1, 0, &mut || 9), Some(1))).expect("room");
+    let places = |stored: &gleaner::replay::Stored| {
+        let (first, last) = (stored.first % 10, (stored.first + u64::from(stored.frames) - 1) % 10);
+        (first, last, stored.frames)
+    };
+    let stored: Vec<_> = replay.trajectories().iter().map(places).collect();
+    assert_eq!(stored, [(4, 4, 1), (5, 7, 3), (8, 2, 5), (3, 3, 1)]);
+}
+
+#[test]
+fn columns_are_locked_and_wrong_ones_named() {
+    let replay = Replay::<Made>::new(4).expect("a buffer");
+    let slots = Source::new(1, 0).ticks(1, 0, &mut || 9);
+    replay.extend(&Block::new(&slots, Some(1))).expect("room");
+    let batch = gleaner::prelude::Collector::<gleaner::prelude::CartPole>::builder()
+        .frames_per_batch(2)
+        .build()
+        .expect("a collector")
+        .next()
+        .expect("a batch")
+        .expect("no error");
+    let error = replay.extend(&batch).expect_err("other columns").to_string();
+    assert!(error.contains("observation") && error.contains("columns"), "{error}");
+    assert_eq!(replay.len(), 1);
+}
+
+#[test]
+fn an_empty_buffer_says_so() {
+    let replay = Replay::<Made>::new(4).expect("a buffer");
+    assert_eq!(replay.stats().frames, 0);
+    assert!(replay.is_empty() && replay.trajectories().is_empty());
+    let error = replay.sampler().batch_size(1).build().expect("a sampler").sample().expect_err("nothing there");
+    assert_eq!(error.to_string(), "sample: the replay buffer holds no frame");
+    assert!(replay.read(&[0]).is_err());
+    assert!(Replay::<Made>::new(0).is_err());
+    assert!(
+        Replay::<Made>::new(u64::MAX)
+            .expect("not allocated yet")
+            .extend(&Block::new(&Source::new(1, 0).ticks(1, 0, &mut || 9), None))
+            .is_err()
+    );
+}
