@@ -3,7 +3,7 @@
 use candle_core::{D, Device, Tensor};
 use gleaner::{prelude::*, replay::Sample};
 
-use super::{Result, frames::matrix, mlp::Mlp, optimizer::Adam};
+use super::{Result, frames::matrix, mlp::Mlp, off_policy::Learner, optimizer::Adam};
 
 /// How values are learnt.
 #[derive(Clone, Debug)]
@@ -35,9 +35,11 @@ impl Dqn {
         let optimizer = Adam::new(online.vars(), config.max_gradient_norm)?;
         Ok(Self { target: online.copy()?, online, optimizer, config })
     }
+}
 
-    /// One step on a sample; returns the temporal differences' magnitudes, a priority a frame.
-    pub fn update<T: Task>(&mut self, sample: &Sample<T>, remaining: f64) -> Result<Vec<f32>> {
+impl<T: Task> Learner<T> for Dqn {
+    /// Priorities are the magnitudes of the temporal differences.
+    fn update(&mut self, sample: &Sample<T>, remaining: f64) -> Result<Option<Vec<f32>>> {
         let slots: Vec<usize> = (0..sample.len()).collect();
         let vector = |data: &[f32]| Tensor::from_slice(data, data.len(), &Device::Cpu);
         let next = matrix(sample.next_observations(), &slots)?;
@@ -54,11 +56,10 @@ impl Dqn {
         let loss = (loss * vector(sample.weights())?)?.mean(0)?;
         self.optimizer.step(&loss, self.config.learning_rate * remaining)?;
         self.target.follow(&self.online, self.config.tau)?;
-        Ok(size.to_vec1()?)
+        Ok(Some(size.to_vec1()?))
     }
 
-    /// The weights as they are published and saved.
-    pub fn weights(&self) -> Result<Weights> {
+    fn weights(&self) -> Result<Weights> {
         self.online.weights()
     }
 }

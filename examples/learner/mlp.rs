@@ -20,8 +20,7 @@ impl Mlp {
             let tensor = weights.0.get(&name).ok_or_else(|| format!("the weights have no tensor {name}"))?;
             Ok(Var::from_tensor(&Tensor::from_slice(&tensor.data, tensor.shape.as_slice(), &Device::Cpu)?)?)
         };
-        let layer =
-            |name: &&str| Ok((name.to_string(), var(format!("{name}.weight"))?, var(format!("{name}.bias"))?));
+        let layer = |name: &&str| Ok((name.to_string(), var(format!("{name}.weight"))?, var(format!("{name}.bias"))?));
         Ok(Self { layers: names.iter().map(layer).collect::<super::Result<_>>()? })
     }
 
