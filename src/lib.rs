@@ -17,6 +17,7 @@ extern crate self as gleaner;
 #[doc(hidden)]
 pub use bytemuck;
 
+mod build;
 pub mod collector;
 pub mod components;
 pub mod config;
@@ -32,6 +33,7 @@ pub mod host;
 pub mod math;
 mod memory;
 mod plugin;
+mod policies;
 pub mod policy;
 pub mod prelude;
 pub mod registry;

@@ -25,24 +25,32 @@ enum Part {
     Entropy,
 }
 
+impl Part {
+    /// Bytes of a row's value.
+    fn bytes(self) -> usize {
+        match self {
+            Self::Params(n) | Self::Std(n) => 4 * n,
+            Self::Entropy => 4,
+        }
+    }
+}
+
 impl<T: Task> Source for ParamsSource<T> {
     fn record(&mut self, world: &World, _in_order: bool, out: &mut [u8]) {
-        let Ok(actor) = self.policy.single(world) else { return };
-        let ActorKind::Network(network) = &actor.kind else { return };
-        let Some(recorded) = &network.recorded else { return };
-        let rows = recorded.params.chunks_exact(network.plan.head.params());
-        match self.part {
-            Part::Entropy => {
-                let bytes: &[u8] = bytemuck::cast_slice(&recorded.entropies);
-                let n = bytes.len().min(out.len());
-                out[..n].copy_from_slice(&bytes[..n]);
+        for actor in self.policy.iter(world) {
+            let ActorKind::Network(network) = &actor.kind else { continue };
+            let Some(recorded) = &network.recorded else { continue };
+            let (first, count) = (actor.duty.rows.start as usize, actor.duty.rows.len());
+            let width = network.plan.head.params();
+            let rows = recorded.params.chunks_exact(width).zip(&recorded.entropies).skip(first).take(count);
+            let to = out.chunks_exact_mut(self.part.bytes()).skip(first);
+            for (to, (params, entropy)) in to.zip(rows) {
+                match self.part {
+                    Part::Entropy => to.copy_from_slice(&entropy.to_ne_bytes()),
+                    Part::Params(n) => to.copy_from_slice(bytemuck::cast_slice(&params[..n])),
+                    Part::Std(n) => std(network, params, n, to),
+                }
             }
-            Part::Params(n) => {
-                out.chunks_exact_mut(4 * n).zip(rows).for_each(|(to, row)| {
-                    to.copy_from_slice(bytemuck::cast_slice(&row[..n]));
-                });
-            }
-            Part::Std(n) => out.chunks_exact_mut(4 * n).zip(rows).for_each(|(to, row)| std(network, row, n, to)),
         }
     }
 }
