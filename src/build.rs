@@ -67,12 +67,7 @@ pub(crate) fn build<T: Task>(
     plugin::install_parts(
         &mut world,
         &mut schedule,
-        TaskParts {
-            actors,
-            rollout,
-            parallelism: config.parallelism(),
-            infer: CollectSystems::Infer,
-        },
+        TaskParts { actors, rollout, parallelism: config.parallelism(), infer: CollectSystems::Infer },
     );
     let spawn = Spawn {
         first_row: 0,
@@ -126,10 +121,15 @@ fn columns<T: Task>(
     let conflict = |first, reason: &str| Error::Conflict { first, second: "policy", reason: reason.into() };
     if config.record_distribution {
         let mut heads = networks().map(|plan| policy::params_columns::<T>(world, &plan.head));
-        let first = heads.next().ok_or_else(|| conflict("record_distribution", "only a network has a distribution to record"))?;
+        let first = heads
+            .next()
+            .ok_or_else(|| conflict("record_distribution", "only a network has a distribution to record"))?;
         let alike = |head: &[(ColumnSpec, _)]| head.iter().map(|(spec, _)| spec).eq(first.iter().map(|(spec, _)| spec));
         if !heads.all(|head| alike(&head)) {
-            return Err(conflict("record_distribution", "several networks need heads whose distributions have the same columns"));
+            return Err(conflict(
+                "record_distribution",
+                "several networks need heads whose distributions have the same columns",
+            ));
         }
         drop(heads);
         first.into_iter().for_each(|(spec, source)| columns.add(spec, Some(source)));

@@ -84,3 +84,19 @@ impl<T: Task> Collector<T> {
         ledger.counters.discarded.shutdown += std::mem::take(&mut ledger.in_flight);
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn frames_are_those_of_the_rows() {
+        let counted =
+            |own: &Range<u32>, frames: u64| (0..frames).filter(|frame| own.contains(&((frame % 7) as u32))).count();
+        for own in [0..u32::MAX, 0..3, 3..7, 5..6] {
+            for frames in 0..40 {
+                assert_eq!(frames_of(own.clone(), 7, frames), counted(&own, frames) as u64, "{own:?} of {frames}");
+            }
+        }
+    }
+}

@@ -58,6 +58,7 @@ fn range_problems(mut ranges: Vec<Range<usize>>, rows: usize) -> Vec<Error> {
         errors.push(error(value, "ranges that share no row".into()));
     }
     let mut next = 0;
+    ranges.retain(|range| !range.is_empty());
     for range in ranges.into_iter().chain([rows..rows]) {
         if range.start > next && next < rows {
             let gap = next..range.start.min(rows);
@@ -99,7 +100,10 @@ mod tests {
         assert!(problems(&[4..10, 0..4]).is_empty());
         let legal = "legal: a policy for each row of 0..10";
         assert_eq!(problems(&[]), [format!("policies is none for rows 0..10; {legal}")]);
-        assert_eq!(problems(&[1..4, 6..9]), [0..1, 4..6, 9..10].map(|gap| format!("policies is none for rows {gap:?}; {legal}")));
+        assert_eq!(
+            problems(&[1..4, 6..9]),
+            [0..1, 4..6, 9..10].map(|gap| format!("policies is none for rows {gap:?}; {legal}"))
+        );
         let shared = "policies is rows 0..6 and rows 4..10, which share rows 4..6; legal: ranges that share no row";
         assert_eq!(problems(&[0..6, 4..10]), [shared]);
         assert_eq!(problems(&[0..11]), ["policies is rows 0..11; legal: at least one row of 0..10"]);

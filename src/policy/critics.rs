@@ -12,12 +12,7 @@ impl<T: Task> Critic<T> for Critics<T> {
     }
 
     /// Zeros where a policy gives no values.
-    fn values(
-        &self,
-        policies: &[u32],
-        observations: &[T::Observation],
-        states: &mut [f32],
-    ) -> Result<Vec<f32>, Error> {
+    fn values(&self, policies: &[u32], observations: &[T::Observation], states: &mut [f32]) -> Result<Vec<f32>, Error> {
         let critics = self.0.iter().enumerate().filter_map(|(i, evaluator)| Some((i as u32, evaluator.as_ref()?)));
         let critics: Vec<_> = critics.filter(|(_, evaluator)| evaluator.gives_values()).collect();
         if critics.is_empty() {

@@ -109,7 +109,8 @@ fn infer_with<T: Task>(
         while !rest.slots.is_empty() {
             let role = role(rest.slots[0], plan, &own);
             let all = plan.random == 0 && plan.active == u32::MAX && own.end == u32::MAX;
-            let same = if all { None } else { rest.slots.iter().position(|slot| self::role(*slot, plan, &own) != role) };
+            let same =
+                if all { None } else { rest.slots.iter().position(|slot| self::role(*slot, plan, &own) != role) };
             let end = same.unwrap_or(rest.slots.len());
             let (run, behind) = rest.split_at(end);
             match role {
