@@ -279,7 +279,7 @@ impl<T: Task> NetworkActor<T> {
             lane.get_mut().unwrap_or_else(PoisonError::into_inner).network.load(weights)?;
         }
         self.std.clear();
-        let log_std = weights.get("log_std").map_or(&[][..], |tensor| &tensor.data);
+        let log_std = self.plan.head.free_of(weights);
         self.std.extend(log_std.iter().map(|log_std| crate::math::exp(*log_std)));
         Ok(())
     }

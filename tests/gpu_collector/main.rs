@@ -3,6 +3,9 @@
 
 #[path = "../support/alone.rs"]
 mod alone;
+#[allow(dead_code, reason = "a part is used here")]
+#[path = "../support/car.rs"]
+mod car;
 #[path = "../support/gpu.rs"]
 mod support;
 
@@ -23,6 +26,7 @@ fn main() -> std::process::ExitCode {
         ("recurrent_policies_remember_as_on_the_cpu", recurrent_policies_remember_as_on_the_cpu),
         ("each_range_acts_as_if_alone", || alone::each_range_acts_as_if_alone(Backend::Gpu, 1)),
         ("policies_of_two_backends_share_a_tick", policies_of_two_backends_share_a_tick),
+        ("each_field_of_an_action_has_a_head", each_field_of_an_action_has_a_head),
         ("the_backend_is_in_the_stats", the_backend_is_in_the_stats),
         ("each_policy_has_a_device_of_its_own", each_policy_has_a_device_of_its_own),
         ("an_adapter_that_is_not_there_is_named", an_adapter_that_is_not_there_is_named),
@@ -166,6 +170,20 @@ fn policies_of_two_backends_share_a_tick() {
     assert_eq!(rows(&on_both), rows(&on_cpu), "the rows of the policy on the CPU");
     let adapter = Gpu::shared().expect("an adapter").adapter().to_string();
     assert_eq!(mixed.stats().backend, format!("{adapter}, cpu"));
+}
+
+fn each_field_of_an_action_has_a_head() {
+    car::check_bits(Backend::Gpu);
+    for exploration in [Exploration::Sample, Exploration::Mode] {
+        let [mut gpu, mut cpu] = [Backend::Gpu, Backend::Cpu].map(|backend| car::cars(65, backend, exploration));
+        let (on_gpu, on_cpu) = (gpu.next().expect("batch").expect("GPU"), cpu.next().expect("batch").expect("CPU"));
+        car::check_sums(&on_gpu);
+        for (a, b) in on_gpu.actions().iter().zip(on_cpu.actions()) {
+            assert_eq!((a.gear, a.lights), (b.gear, b.lights));
+            close(&a.steer, &b.steer, "steer");
+        }
+        close(on_gpu.values().expect("values"), on_cpu.values().expect("values"), "value");
+    }
 }
 
 fn the_backend_is_in_the_stats() {
