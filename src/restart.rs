@@ -1,5 +1,7 @@
 //! Forced resets: ending episodes from outside, between rollouts.
 
+use std::collections::HashSet;
+
 use bevy_ecs::prelude::*;
 
 use crate::{
@@ -16,7 +18,8 @@ use crate::{
 };
 
 impl<T: Task> Collector<T> {
-    /// Ends the episodes of `rows`, truncated by a forced reset, and starts new ones under new ids. Frames of theirs
+    /// Ends the episodes of `rows`, truncated by a forced reset, and starts new ones under new ids; with the agents of a
+    /// simulation that a row is of, those of all its agents. Frames of theirs
     /// that wait for a batch of whole trajectories are discarded and counted. Errors: a row that does not exist; what
     /// `reset` of the environment gives, after a clean shutdown.
     pub fn reset(&mut self, rows: Rows<'_>) -> Result<(), Error> {
@@ -62,7 +65,11 @@ impl<T: Task> Collector<T> {
                 if let Some(row) = rows.iter().find(|row| !self.drive.rows.contains(&RowIndex(**row))) {
                     return Err(Error::config("row", row, format!("0 to {}", self.rows() - 1)));
                 }
-                Ok(all().filter(|(_, row)| rows.contains(&row.0)).collect())
+                // Agents of one simulation begin and end together.
+                let simulations = (self.rows() / self.agents) as u32;
+                let simulation = |row: u32| row % simulations;
+                let ended: HashSet<u32> = rows.iter().map(|row| simulation(*row)).collect();
+                Ok(all().filter(|(slot, _)| ended.contains(&simulation(*slot))).collect())
             }
         }
     }
@@ -97,7 +104,7 @@ impl<T: Task> Collector<T> {
                 length: step.0,
                 total_reward: total.0,
                 first_version: rollout.first_versions[*slot as usize],
-                last_version: rollout.plan.version,
+                last_version: rollout.plan.versions.of(*slot),
                 end: End::truncated_by(Truncation::ForcedReset),
             };
             if self.assembly.is_some() {

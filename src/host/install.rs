@@ -17,7 +17,7 @@ use crate::{
     env::{Env, RowContext, RowStepper, Spawn, Stepper},
     error::{BoxError, Error},
     plugin::{TaskParts, install_parts},
-    policy::{self, Actor, Evaluator, Exploration, Policy},
+    policy::{self, Actor, Duty, Evaluator, Exploration, Policy},
     rollout::{ArenaPool, Columns, RewardTransform, Rollout, TrajectoryPool},
     schedule::{Collect, CollectSystems, Executor, TaskSystems},
     seed::Seed,
@@ -120,7 +120,9 @@ impl<T: Task> HostBuilder<T> {
             let problem = format!("{} is in this world already", std::any::type_name::<T>());
             return Err(Error::State { call: "install", problem });
         }
-        let (actor, initial) = Actor::open(policy, config.exploration, rows as usize, 1, false)?;
+        let (slots, exploration) = (rows as usize, config.exploration);
+        let duty = Duty { policy: 0, rows: 0..u32::MAX, slots, exploration, threads: 1, record_params: false };
+        let (actor, initial) = Actor::open(policy, duty)?;
         let weights = match (actor.plan(), initial) {
             (Some(plan), Some(initial)) => Some(WeightsHandle::new(plan.tensors(), (*initial).clone())?),
             _ => None,
@@ -144,8 +146,7 @@ impl<T: Task> HostBuilder<T> {
         };
         batches.check_memory(rows as usize)?;
         let parts = TaskParts {
-            actor,
-            weights: weights.clone(),
+            actors: vec![(actor, weights.clone())],
             rollout: Rollout::new(columns, config.reward, monitor.clone(), TrajectoryPool::new(config.episode_events)),
             parallelism: Parallelism::SERIAL,
             infer: if owned.is_some() { CollectSystems::Infer } else { CollectSystems::Respond },
@@ -169,7 +170,7 @@ impl<T: Task> HostBuilder<T> {
 
 fn columns<T: Task>(world: &mut World, actor: &Actor<T>, extras: Vec<Extra>) -> Result<Columns, Error> {
     let mut columns = Columns::of::<T>(world, actor.plan().is_some());
-    columns.memory = actor.plan().and_then(|plan| crate::policy::remembered::<T>(world, plan));
+    columns.memory = policy::remembered::<T>(world, actor.plan().into_iter());
     for extra in extras {
         columns.add_unique(world, extra)?;
     }

@@ -53,10 +53,12 @@ pub struct GpuNetwork {
     plan: Plan,
     fused: Option<Fused>,
     stages: Vec<Stage>,
-    head: Kernel,
+    /// None where the host acts, with what it needs for that.
+    head: Option<Kernel>,
+    host: head::Host,
     weights: DeviceWeights,
     states: DeviceStates,
-    /// The tensor `log_std`, if there is one.
+    /// What the head has of its own.
     log_std: Vec<f32>,
     rows: Option<RowBuffers>,
     packed: Packed,
@@ -79,6 +81,7 @@ impl GpuNetwork {
             None => Stage::all(&gpu, &plan)?,
         };
         let head = head::kernel(&gpu, &plan.head)?;
+        let host = head::Host::new(&plan.head);
         let weights = DeviceWeights::new(&gpu, &plan, fused.is_some())?;
         let states = DeviceStates::new(&gpu, plan.state(), plan.head.state())?;
         Ok(Self {
@@ -87,6 +90,7 @@ impl GpuNetwork {
             fused,
             stages,
             head,
+            host,
             weights,
             states,
             log_std: Vec::new(),
@@ -116,7 +120,7 @@ impl GpuNetwork {
             // The smaller ones go first: both need not fit.
             (self.rows, self.uniforms) = (None, Vec::new());
             let mut buffers = RowBuffers::new(gpu, plan, stages.len() + 1, rows.max(capacity))?;
-            buffers.bind(gpu, plan, (stages, head), weights, states)?;
+            buffers.bind(gpu, plan, (stages, head.as_ref()), weights, states)?;
             self.rows = Some(buffers);
         }
         Ok(())
@@ -141,7 +145,8 @@ impl GpuNetwork {
         let mut pass = encoder.begin_compute_pass(&Default::default());
         // The head's thread takes a row.
         let stages = self.stages.iter().map(|stage| (&stage.kernel, stage.items(rows)));
-        for ((kernel, items), bindings) in stages.chain([(&self.head, rows as u64)]).zip(&buffers.bindings) {
+        let head = self.head.iter().map(|head| (head, rows as u64));
+        for ((kernel, items), bindings) in stages.chain(head).zip(&buffers.bindings) {
             kernel.dispatch(&mut pass, bindings, items)?;
         }
         drop(pass);
@@ -159,7 +164,7 @@ impl Network for GpuNetwork {
         self.gpu.check()?;
         weights.check(&self.plan.tensors())?;
         self.weights.load(&self.gpu, (&self.plan, self.fused.as_ref()), weights)?;
-        self.log_std = weights.get("log_std").map_or(Vec::new(), |tensor| tensor.data.clone());
+        self.log_std = self.plan.head.free_of(weights);
         Ok(())
     }
 
@@ -188,13 +193,14 @@ impl Network for GpuNetwork {
         let brought = [
             (words(out.params.len()), &buffers.params),
             (words(rows * head::action_words(&self.plan.head)), &buffers.actions),
-            (words(out.log_probs.len()), &buffers.log_probs),
+            (words(if self.head.is_some() { rows } else { 0 }), &buffers.log_probs),
             (words(if self.plan.value { rows } else { 0 }), &buffers.value),
         ];
         let from = self.upload.fill(&self.gpu, "policy upload", &parts)?;
         let to = self.readback.reserve(&self.gpu, "policy readback", brought.iter().map(|(size, _)| size).sum())?;
         let commands = self.record(buffers, rows, &from, &sent, &to, &brought)?;
-        self.gpu.run(commands, self.stages.len() as u64 + 1, &mut [&mut self.upload], Some(&mut self.readback))?;
+        let dispatches = (self.stages.len() + self.head.iter().count()) as u64;
+        self.gpu.run(commands, dispatches, &mut [&mut self.upload], Some(&mut self.readback))?;
         self.uniforms = held;
         self.uniforms.clone_from(&self.packed.uniforms);
         out.values.fill(0.0);
@@ -208,6 +214,9 @@ impl Network for GpuNetwork {
                 at += size;
             }
         })?;
+        if self.head.is_none() {
+            self.host.act(&self.plan.head, &self.log_std, input, out);
+        }
         self.plan.head.entropies(&self.log_std, input, out);
         Ok(())
     }

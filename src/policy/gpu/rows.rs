@@ -75,7 +75,7 @@ impl RowBuffers {
         &mut self,
         gpu: &Gpu,
         plan: &Plan,
-        (stages, head): (&[Stage], &Kernel),
+        (stages, head): (&[Stage], Option<&Kernel>),
         weights: &DeviceWeights,
         states: &DeviceStates,
     ) -> Result<(), Error> {
@@ -109,7 +109,9 @@ impl RowBuffers {
         };
         let uniform = std::iter::once(uniform(stages.len()));
         let buffers: Vec<_> = uniform.chain(head::bindings(&plan.head).iter().map(buffer)).collect();
-        bindings.push(head.bind(gpu, &buffers)?);
+        if let Some(head) = head {
+            bindings.push(head.bind(gpu, &buffers)?);
+        }
         self.bindings = bindings;
         Ok(())
     }
