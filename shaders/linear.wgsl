@@ -2,6 +2,7 @@
 // Twin: `policy::layer::linear`.
 #import shared/activation
 #import shared/grid
+#import shared/weights
 
 struct LinearParams {
     rows: u32,
@@ -16,14 +17,20 @@ override activation: u32 = 0u;
 
 @group(0) @binding(0) var<uniform> params: LinearParams;
 @group(0) @binding(1) var<storage, read> from_: array<f32>;
-@group(0) @binding(2) var<storage, read> weight: array<f32>;
-@group(0) @binding(3) var<storage, read> bias: array<f32>;
+@group(0) @binding(2) var<storage, read> weight: array<u32>;
+@group(0) @binding(3) var<storage, read> bias: array<u32>;
 @group(0) @binding(4) var<storage, read_write> to_: array<f32>;
+
+fn weight_at(i: u32) -> f32 {
+    return element(weight[slot(i)], i);
+}
 
 fn store(row: u32, output: u32, sums: vec4<f32>) {
     for (var j = 0u; row < params.rows && j < 4u; j++) {
         if output + j < params.outputs {
-            to_[row * params.outputs + output + j] = activated(activation, bias[output + j] + sums[j]);
+            let at = output + j;
+            let sum = element(bias[slot(at)], at) + sums[j];
+            to_[row * params.outputs + at] = activated(activation, sum);
         }
     }
 }
@@ -47,7 +54,7 @@ fn main(
     let w = min(output + four, vec4<u32>(params.outputs - 1u)) * params.inputs;
     var sums = mat4x4<f32>();
     for (var k = 0u; k < params.inputs; k++) {
-        let weights = vec4<f32>(weight[w.x + k], weight[w.y + k], weight[w.z + k], weight[w.w + k]);
+        let weights = vec4<f32>(weight_at(w.x + k), weight_at(w.y + k), weight_at(w.z + k), weight_at(w.w + k));
         sums[0] += from_[x.x + k] * weights;
         sums[1] += from_[x.y + k] * weights;
         sums[2] += from_[x.z + k] * weights;
