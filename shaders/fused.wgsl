@@ -2,7 +2,6 @@
 // read from depends on the adapter: `network_uniform` or `network_workgroup`. Twin: `policy::gpu::fused`.
 #import shared/activation
 #import shared/grid
-#import shared/network_uniform
 #import shared/weights
 
 struct FusedParams {
@@ -20,6 +19,8 @@ struct FusedParams {
 override activation: u32 = 0u;
 
 @group(0) @binding(0) var<uniform> params: FusedParams;
+// Binding 1.
+#import shared/network_uniform
 @group(0) @binding(2) var<storage, read> from_: array<f32>;
 @group(0) @binding(3) var<storage, read_write> params_: array<f32>;
 @group(0) @binding(4) var<storage, read_write> values: array<f32>;
