@@ -13,6 +13,8 @@ use crate::policy::plan::{Forward, Head, Plan};
 pub(super) struct Packed {
     /// A uniform a stage, the head's last, each `stride` bytes from the next.
     pub(super) uniforms: Vec<u8>,
+    /// Observations, if some of their columns are sent as bytes.
+    pub(super) inputs: Vec<u32>,
     /// Key, episode and step of a row.
     pub(super) draws: Vec<[u32; 4]>,
     /// A byte an action, rows padded to whole words; empty if every action is legal.
