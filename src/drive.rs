@@ -7,7 +7,8 @@ use bevy_ecs::{prelude::*, schedule::LogLevel};
 use crate::{
     collector::Collector,
     components::{
-        ColumnSpec, EpisodeReturn, Observation, RowIndex, Slot, Threads, TickPlan, TickReport, TrajectoryId, Weights,
+        ColumnSpec, EpisodeReturn, Observation, RolloutSlot, RowIndex, Slot, Threads, TickPlan, TickReport,
+        TrajectoryId, Weights,
     },
     config::{CollectorConfig, Extra},
     env::{Spawn, Stepper},
@@ -16,7 +17,7 @@ use crate::{
     memory,
     plugin::{self, TaskParts},
     policy::{Actor, Policy, RunningNorm, plan::Plan},
-    rollout::{ArenaPool, Assembly, Block, Columns, Rollout, RolloutSlot, TrajectoryPool, in_order, with_rollout},
+    rollout::{ArenaPool, Assembly, Block, Columns, Rollout, TrajectoryPool, in_order, with_rollout},
     schedule::{Collect, CollectSystems, Executor},
     seed::Seed,
     stats::{Fixed, Monitor},
@@ -75,6 +76,7 @@ pub(crate) fn build<T: Task>(
     let shared = shared(&config, &actor);
     let mut rollout = Rollout::new(columns, config.reward, monitor.clone(), TrajectoryPool::new(config.episode_events));
     rollout.worker = config.worker.unwrap_or(0);
+    rollout.lends = setup.is_empty();
     plugin::install_parts(
         &mut world,
         &mut schedule,
@@ -215,7 +217,7 @@ impl<T: Task> Drive<T> {
             None => schedule.run::<T>(world, tick)?,
         }
         self.report_running_return();
-        let block = self.rollout().and_then(|mut holder| holder.0.as_mut()?.finish());
+        let block = self.rollout().and_then(|mut holder| holder.get_mut()?.finish());
         block.ok_or_else(|| Error::State { call: "rollout", problem: "a system took the rollout away".into() })
     }
 
@@ -242,7 +244,7 @@ impl<T: Task> Drive<T> {
 
     /// Joins a finished rollout to the episodes of `assembly`.
     pub(crate) fn ingest(&mut self, assembly: &mut Assembly<T>, block: &Block<T>) {
-        if let Some(rollout) = self.rollout().as_ref().and_then(|holder| holder.0.as_deref()) {
+        if let Some(rollout) = self.rollout().as_ref().and_then(|holder| holder.get()) {
             assembly.ingest(rollout, block, rollout.ticks);
         }
     }
@@ -251,7 +253,7 @@ impl<T: Task> Drive<T> {
     pub(crate) fn abandon(&mut self) {
         let pool = self.pool.clone();
         if let Some(mut holder) = self.rollout()
-            && let Some(block) = holder.0.as_mut().and_then(|rollout| rollout.block.take())
+            && let Some(block) = holder.get_mut().and_then(|rollout| rollout.block.take())
         {
             pool.give_back(block);
         }

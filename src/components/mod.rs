@@ -3,8 +3,10 @@
 mod column;
 mod critic;
 mod end;
+mod frames;
 mod policy;
 mod row;
+mod stream;
 mod tick;
 mod trajectory;
 mod weights;
@@ -12,11 +14,13 @@ mod weights;
 pub use column::{ColumnSpec, Remembered, Source};
 pub use critic::Critic;
 pub use end::{End, Flags, Truncation};
+pub(crate) use frames::{FrameSlots, Recording, RolloutSlot};
 pub use policy::PolicyWeights;
 pub use row::{
     Action, ActionMask, Episode, EpisodeReturn, EpisodeStep, LastObservation, LogProb, Masks, Observation, Reward,
     RowIndex, Slot, Value,
 };
+pub(crate) use stream::Writer;
 pub(crate) use tick::Threads;
 pub use tick::{Parallelism, TickPlan, TickReport};
 pub use trajectory::{Trajectory, TrajectoryId};

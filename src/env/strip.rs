@@ -10,7 +10,7 @@ use super::{
     step::{EnvSettings, close_frame},
 };
 use crate::{
-    components::{End, Episode, EpisodeStep, Reward, RowIndex},
+    components::{End, Episode, EpisodeStep, FrameSlots, Reward, RowIndex, TrajectoryId},
     data::{Data, finite},
     seed::Stream,
 };
@@ -23,11 +23,14 @@ pub(super) struct Rows<'a, E: Env> {
     pub actions: &'a [E::Action],
     pub steps: &'a [EpisodeStep],
     pub rows: &'a [RowIndex],
+    pub ids: &'a [TrajectoryId],
     pub observations: &'a mut [E::Observation],
     pub lasts: &'a mut [E::Observation],
     pub masks: &'a mut [E::Mask],
     pub rewards: &'a mut [Reward],
     pub ends: &'a mut [End],
+    /// Where the frames are written, if not by Record.
+    pub frames: Option<FrameSlots<'a, E>>,
 }
 
 impl<'a, E: Env> Rows<'a, E> {
@@ -36,10 +39,11 @@ impl<'a, E: Env> Rows<'a, E> {
             (mut: $($m:ident),*; ref: $($r:ident),*) => {{
                 $( let $m = self.$m.split_at_mut(mid); )*
                 $( let $r = self.$r.split_at(mid); )*
-                (Rows { $($m: $m.0,)* $($r: $r.0,)* }, Rows { $($m: $m.1,)* $($r: $r.1,)* })
+                let frames = self.frames.map(|frames| frames.split_at(mid)).unzip();
+                (Rows { $($m: $m.0,)* $($r: $r.0,)* frames: frames.0 }, Rows { $($m: $m.1,)* $($r: $r.1,)* frames: frames.1 })
             }};
         }
-        halves!(mut: envs, streams, episodes, observations, lasts, masks, rewards, ends; ref: actions, steps, rows)
+        halves!(mut: envs, streams, episodes, observations, lasts, masks, rewards, ends; ref: actions, steps, rows, ids)
     }
 }
 

@@ -2,8 +2,11 @@
 
 use std::ops::Range;
 
-use super::{block::Block, column::Bytes, stream::Writer};
-use crate::{components::ColumnSpec, task::Task};
+use super::{block::Block, column::Bytes};
+use crate::{
+    components::{ColumnSpec, Writer},
+    task::Task,
+};
 
 /// Frames in columns, one episode behind the other in the order in which they ended; batches take them from the front.
 #[derive(Default)]

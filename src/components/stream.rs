@@ -9,19 +9,24 @@ const LARGE: usize = 16 << 20;
 
 /// How the columns of a rollout are written.
 #[derive(Clone, Copy, Debug, Default)]
-pub(super) struct Writer {
+pub(crate) struct Writer {
     past_caches: bool,
 }
 
 impl Writer {
     /// For a rollout of `bytes`.
-    pub(super) fn new(bytes: usize) -> Self {
+    pub(crate) fn new(bytes: usize) -> Self {
         Self { past_caches: bytes >= LARGE }
+    }
+
+    /// Whether columns are written past the caches.
+    pub(crate) fn past_caches(self) -> bool {
+        self.past_caches
     }
 
     /// Copies as much of `from` as `to` holds.
     #[inline(always)]
-    pub(super) fn copy<V: Pod>(self, from: &[V], to: &mut [V]) {
+    pub(crate) fn copy<V: Pod>(self, from: &[V], to: &mut [V]) {
         let n = to.len().min(from.len());
         let (from, to) = (cast_slice(&from[..n]), cast_slice_mut(&mut to[..n]));
         if !self.past_caches {
@@ -31,7 +36,7 @@ impl Writer {
     }
 
     /// Makes every value of `to` this one. A value's size is a power of two up to 16.
-    pub(super) fn fill<V: Pod>(self, to: &mut [V], value: V) {
+    pub(crate) fn fill<V: Pod>(self, to: &mut [V], value: V) {
         if !self.past_caches {
             return to.fill(value);
         }
