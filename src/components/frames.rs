@@ -4,7 +4,10 @@ use std::any::Any;
 
 use bevy_ecs::prelude::*;
 
-use super::{End, EpisodeStep, Flags, Reward, Slot, TrajectoryId, Writer};
+use super::{
+    End, EpisodeStep, Flags, Reward, Slot, TrajectoryId,
+    stream::{self, Writer},
+};
 use crate::task::Task;
 
 /// The holder of the rollout. Systems take it out to pass the world on beside it: a pointer moves.
@@ -32,15 +35,23 @@ pub(crate) struct FrameSlots<'a, T: Task> {
     pub versions: &'a mut [u64],
 }
 
-impl<'a, T: Task> FrameSlots<'a, T> {
-    pub(crate) fn split_at(self, mid: usize) -> (FrameSlots<'a, T>, FrameSlots<'a, T>) {
-        macro_rules! halves {
-            ($($column:ident),*) => {{
-                $( let $column = self.$column.split_at_mut(mid); )*
-                (FrameSlots { $($column: $column.0),* }, FrameSlots { $($column: $column.1),* })
-            }};
+impl<T: Task> FrameSlots<'_, T> {
+    /// Splits off the first `n` rows.
+    pub(crate) fn split_off(&mut self, n: usize) -> Self {
+        macro_rules! first {
+            ($($column:ident),*) => { Self { $($column: self.$column.split_off_mut(..n).unwrap_or_default()),* } };
         }
-        halves!(observations, actions, rewards, ends, steps, ids, flags, versions)
+        first!(observations, actions, rewards, ends, steps, ids, flags, versions)
+    }
+
+    /// Asks for the memory of the first `n` rows, which will be written soon.
+    #[inline(always)]
+    pub(crate) fn fetch(&self, n: usize) {
+        let n = n.min(self.ends.len());
+        macro_rules! fetch {
+            ($($column:ident),*) => {{ $( stream::fetch(&self.$column[..n]); )* }};
+        }
+        fetch!(observations, actions, rewards, ends, steps, ids, flags, versions);
     }
 
     /// Writes what is known of the frames before they are stepped.

@@ -118,38 +118,38 @@ struct Tick<'a, E: Env> {
 
 impl<E: Env> Tick<'_, E> {
     /// Halves the rows until a half would be smaller than `least`, and steps the pieces on the pool.
-    fn spread(&self, rows: Rows<'_, E>, least: usize) {
+    fn spread(&self, mut rows: Rows<'_, E>, least: usize) {
         let n = rows.envs.len();
         if n / 2 < least {
             return self.step_strips(rows);
         }
-        let (left, right) = rows.split_at(n / 2);
+        let (left, right) = (rows.split_off(n / 2), rows);
         rayon::join(|| self.spread(left, least), || self.spread(right, least));
     }
 
     /// Steps rows strip by strip, until one panics.
     fn step_strips(&self, mut rest: Rows<'_, E>) {
         while !rest.envs.is_empty() {
-            let n = rest.envs.len().min(STRIP);
-            let (strip, behind) = rest.split_at(n);
+            let strip = rest.split_off(rest.envs.len().min(STRIP));
+            if let Some(frames) = &rest.frames {
+                frames.fetch(STRIP);
+            }
             if !self.guarded(strip) {
                 return;
             }
-            rest = behind;
         }
     }
 
     /// The budget's last ticks: not all rows act, or not all are cut.
     fn step_some(&self, mut rows: Rows<'_, E>, slots: &[Slot], plan: &TickPlan<E>) {
         for slot in slots {
-            let (row, rest) = rows.split_at(1);
+            let row = rows.split_off(1);
             if slot.0 < plan.active {
                 Tick { cut: slot.0 >= plan.cut_from, ..*self }.guarded(row);
             } else {
                 row.ends[0] = End::RUNNING;
                 row.rewards[0] = Reward(0.0);
             }
-            rows = rest;
         }
     }
 
@@ -175,7 +175,7 @@ impl<E: Env> Tick<'_, E> {
             self.fail("step", payload, &rows, current.get() as usize);
             // The rows before it go on: one of them may have an error of its own, and the lowest row's is the one that
             // counts, however rows are spread over threads.
-            rows = rows.split_at(current.get() as usize).0;
+            rows = rows.split_off(current.get() as usize);
         }
         self.report.stepped(rows.envs.len() as u64);
         let call = Cell::new("reset");

@@ -33,23 +33,26 @@ pub(super) struct Rows<'a, E: Env> {
     pub frames: Option<FrameSlots<'a, E>>,
 }
 
-impl<'a, E: Env> Rows<'a, E> {
-    pub(super) fn split_at(self, mid: usize) -> (Rows<'a, E>, Rows<'a, E>) {
-        macro_rules! halves {
-            (mut: $($m:ident),*; ref: $($r:ident),*) => {{
-                $( let $m = self.$m.split_at_mut(mid); )*
-                $( let $r = self.$r.split_at(mid); )*
-                let frames = self.frames.map(|frames| frames.split_at(mid)).unzip();
-                (Rows { $($m: $m.0,)* $($r: $r.0,)* frames: frames.0 }, Rows { $($m: $m.1,)* $($r: $r.1,)* frames: frames.1 })
-            }};
+impl<E: Env> Rows<'_, E> {
+    /// Splits off the first `n` rows.
+    #[inline(always)]
+    pub(super) fn split_off(&mut self, n: usize) -> Self {
+        macro_rules! first {
+            (mut: $($m:ident),*; ref: $($r:ident),*) => {
+                Rows {
+                    $($m: self.$m.split_off_mut(..n).unwrap_or_default(),)*
+                    $($r: self.$r.split_off(..n).unwrap_or_default(),)*
+                    frames: self.frames.as_mut().map(|frames| frames.split_off(n)),
+                }
+            };
         }
-        halves!(mut: envs, streams, episodes, observations, lasts, masks, rewards, ends; ref: actions, steps, rows, ids)
+        first!(mut: envs, streams, episodes, observations, lasts, masks, rewards, ends; ref: actions, steps, rows, ids)
     }
 }
 
 /// Rows that a thread takes at a time: what stepping them wrote is still in the first-level cache when their ends are
-/// looked at and their next episodes begin.
-pub(super) const STRIP: usize = 256;
+/// looked at, their next episodes begin and their frames are recorded.
+pub(super) const STRIP: usize = 128;
 
 /// Steps every row of a strip. Nothing is reset here, so that the loops stay free of rare branches.
 ///
