@@ -64,6 +64,7 @@ pub(crate) fn build<T: Task>(
     let shared = shared(&config, &actors);
     let mut rollout = Rollout::new(columns, config.reward, monitor.clone(), TrajectoryPool::new(config.episode_events));
     rollout.worker = config.worker.unwrap_or(0);
+    rollout.lends = setup.is_empty();
     plugin::install_parts(
         &mut world,
         &mut schedule,

@@ -5,12 +5,14 @@ use std::sync::Arc;
 use bevy_ecs::prelude::*;
 
 use crate::{
-    components::{ColumnSpec, EpisodeReturn, Observation, RowIndex, Slot, TickPlan, TickReport, TrajectoryId},
+    components::{
+        ColumnSpec, EpisodeReturn, Observation, RolloutSlot, RowIndex, Slot, TickPlan, TickReport, TrajectoryId,
+    },
     config::CollectorConfig,
     error::Error,
     memory, plugin,
     policy::{Actor, RunningNorm},
-    rollout::{ArenaPool, Assembly, Block, RolloutSlot, in_order, with_rollout},
+    rollout::{ArenaPool, Assembly, Block, in_order, with_rollout},
     stats::Monitor,
     task::Task,
 };
@@ -84,7 +86,7 @@ impl<T: Task> Drive<T> {
             None => schedule.run::<T>(world, tick)?,
         }
         self.report_running_return();
-        let block = self.rollout().and_then(|mut holder| holder.0.as_mut()?.finish());
+        let block = self.rollout().and_then(|mut holder| holder.get_mut()?.finish());
         block.ok_or_else(|| Error::State { call: "rollout", problem: "a system took the rollout away".into() })
     }
 
@@ -111,7 +113,7 @@ impl<T: Task> Drive<T> {
 
     /// Joins a finished rollout to the episodes of `assembly`.
     pub(crate) fn ingest(&mut self, assembly: &mut Assembly<T>, block: &Block<T>) {
-        if let Some(rollout) = self.rollout().as_ref().and_then(|holder| holder.0.as_deref()) {
+        if let Some(rollout) = self.rollout().as_ref().and_then(|holder| holder.get()) {
             assembly.ingest(rollout, block, rollout.ticks);
         }
     }
@@ -120,7 +122,7 @@ impl<T: Task> Drive<T> {
     pub(crate) fn abandon(&mut self) {
         let pool = self.pool.clone();
         if let Some(mut holder) = self.rollout()
-            && let Some(block) = holder.0.as_mut().and_then(|rollout| rollout.block.take())
+            && let Some(block) = holder.get_mut().and_then(|rollout| rollout.block.take())
         {
             pool.give_back(block);
         }

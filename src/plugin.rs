@@ -3,10 +3,10 @@
 use bevy_ecs::{prelude::*, schedule::ScheduleBuildError};
 
 use crate::{
-    components::{Parallelism, PolicyWeights, TickPlan, TickReport, Versions},
+    components::{Parallelism, PolicyWeights, RolloutSlot, TickPlan, TickReport, Versions},
     error::Error,
     policy::{self, Actor},
-    rollout::{self, Rollout, RolloutSlot},
+    rollout::{self, Rollout},
     schedule::{CollectSystems, TaskSystems},
     task::Task,
     weights::{self, Source, WeightsHandle, WeightsSources},
@@ -41,7 +41,7 @@ pub(crate) fn install_parts<T: Task>(world: &mut World, schedule: &mut Schedule,
     }
     world.insert_resource(TickPlan::<T> { versions, parallelism, ..TickPlan::default() });
     world.insert_resource(TickReport::<T>::default());
-    world.insert_resource(RolloutSlot(Some(Box::new(rollout))));
+    world.insert_resource(RolloutSlot::<T>(Some(Box::new(rollout))));
     if normalises {
         schedule.add_systems(policy::observe::<T>.in_set(own).in_set(infer).before(policy::infer::<T>));
     }

@@ -12,7 +12,7 @@ use crate::{
     },
     env::{BatchEnv, BatchSim, Env, EnvSettings},
     error::Error,
-    rollout::Ended,
+    rollout::{Ended, with_rollout},
     seed::{Purpose, Seed, Stream},
     task::Task,
 };
@@ -76,53 +76,51 @@ impl<T: Task> Collector<T> {
 
     /// Ends the episodes of the rows in `slots`; environments are not touched yet.
     fn cut(&mut self, slots: &[(u32, RowIndex)]) {
-        let Some(mut rollout) = self.drive.rollout().and_then(|mut holder| holder.0.take()) else { return };
-        let mut ledger = self.drive.monitor.ledger();
-        if let Some(assembly) = &mut self.assembly {
-            let frames = assembly.clear_rows(slots, &self.drive.specs) as u64;
-            ledger.counters.discarded.reset += frames;
-            ledger.in_flight -= frames;
-        }
-        for (slot, row) in slots {
-            let Ok(mut entity) = self.drive.world.get_entity_mut(self.entities[*slot as usize]) else { continue };
-            let Ok((mut step, mut total, mut id, mut episode, mut stream, last)) = entity.get_components_mut::<(
-                &mut EpisodeStep,
-                &mut EpisodeReturn,
-                &mut TrajectoryId,
-                &mut Episode,
-                &mut Stream,
-                &Observation<T>,
-            )>() else {
-                continue;
-            };
-            let trajectory = Trajectory {
-                id: *id,
-                row: *row,
-                rollout: rollout.rollout,
-                // Before the first tick.
-                tick: u32::MAX,
-                length: step.0,
-                total_reward: total.0,
-                first_version: rollout.first_versions[*slot as usize],
-                last_version: rollout.plan.versions.of(*slot),
-                end: End::truncated_by(Truncation::ForcedReset),
-            };
-            if self.assembly.is_some() {
-                ledger.pending = ledger.pending.saturating_sub(u64::from(step.0));
-            } else if step.0 > 0 {
-                ledger.episodes_ended(&[trajectory]);
-                rollout.forced.push_back((Ended { slot: *slot, last: last.0 }, trajectory));
+        let Self { drive, assembly, entities, .. } = self;
+        with_rollout::<T, _>(&mut drive.world, |world, rollout| {
+            let mut ledger = drive.monitor.ledger();
+            if let Some(assembly) = assembly.as_mut() {
+                let frames = assembly.clear_rows(slots, &drive.specs) as u64;
+                ledger.counters.discarded.reset += frames;
+                ledger.in_flight -= frames;
             }
-            (*step, *total, *id) = (EpisodeStep(0), EpisodeReturn(0.0), rollout.next_id());
-            episode.0 += 1;
-            stream.start_episode(episode.0);
-            rollout.started.push(*slot);
-        }
-        ledger.counters.trajectory_serial = rollout.serial;
-        drop(ledger);
-        if let Some(mut holder) = self.drive.rollout() {
-            holder.0 = Some(rollout);
-        }
+            for (slot, row) in slots {
+                let Ok(mut entity) = world.get_entity_mut(entities[*slot as usize]) else { continue };
+                let Ok((mut step, mut total, mut id, mut episode, mut stream, last)) = entity.get_components_mut::<(
+                    &mut EpisodeStep,
+                    &mut EpisodeReturn,
+                    &mut TrajectoryId,
+                    &mut Episode,
+                    &mut Stream,
+                    &Observation<T>,
+                )>() else {
+                    continue;
+                };
+                let trajectory = Trajectory {
+                    id: *id,
+                    row: *row,
+                    rollout: rollout.rollout,
+                    // Before the first tick.
+                    tick: u32::MAX,
+                    length: step.0,
+                    total_reward: total.0,
+                    first_version: rollout.first_versions[*slot as usize],
+                    last_version: rollout.plan.versions.of(*slot),
+                    end: End::truncated_by(Truncation::ForcedReset),
+                };
+                if assembly.is_some() {
+                    ledger.pending = ledger.pending.saturating_sub(u64::from(step.0));
+                } else if step.0 > 0 {
+                    ledger.episodes_ended(&[trajectory]);
+                    rollout.forced.push_back((Ended { slot: *slot, last: last.0 }, trajectory));
+                }
+                (*step, *total, *id) = (EpisodeStep(0), EpisodeReturn(0.0), rollout.next_id());
+                episode.0 += 1;
+                stream.start_episode(episode.0);
+                rollout.started.push(*slot);
+            }
+            ledger.counters.trajectory_serial = rollout.serial;
+        });
     }
 
     fn restart_rows(&mut self, slots: &[(u32, RowIndex)]) -> Result<(), Error> {

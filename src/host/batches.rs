@@ -7,13 +7,13 @@ use bevy_ecs::prelude::*;
 use super::rows::{BEFORE, HostRows, OwnedRows, ResetRequest, WAITING};
 use crate::{
     components::{
-        ColumnSpec, Critic, Episode, EpisodeReturn, EpisodeStep, Observation, RowIndex, Slot, TickPlan, TickReport,
-        Trajectory, TrajectoryId,
+        ColumnSpec, Critic, Episode, EpisodeReturn, EpisodeStep, Observation, RolloutSlot, RowIndex, Slot, TickPlan,
+        TickReport, Trajectory, TrajectoryId,
     },
     error::Error,
     memory::rollout_bytes,
     policy::Evaluator,
-    rollout::{ArenaPool, Batch, Ended, Rollout, RolloutSlot, in_order, with_rollout},
+    rollout::{ArenaPool, Batch, Ended, Rollout, in_order, with_rollout},
     seed::Stream,
     stats::{Monitor, Stats},
     task::Task,
@@ -95,7 +95,7 @@ pub(super) fn turn_rollout<T: Task>(
         return fail::<T>(world, error);
     }
     finish_rollout::<T>(world);
-    let recording = world.resource::<RolloutSlot<T>>().0.as_deref().is_some_and(|rollout| rollout.block.is_some());
+    let recording = world.resource::<RolloutSlot<T>>().get().is_some_and(|rollout| rollout.block.is_some());
     if recording || world.resource::<Batches<T>>().error.is_some() {
         return;
     }
@@ -200,7 +200,7 @@ fn restart<T: Task>(world: &mut World, order: &[(RowIndex, Entity)]) -> Result<(
 
 fn finish_rollout<T: Task>(world: &mut World) {
     let mut holder = world.resource_mut::<RolloutSlot<T>>();
-    let Some(rollout) = holder.0.as_deref_mut().filter(|rollout| rollout.tick >= rollout.ticks) else { return };
+    let Some(rollout) = holder.get_mut().filter(|rollout| rollout.tick >= rollout.ticks) else { return };
     let Some(mut block) = rollout.finish() else { return };
     let mut batches = world.resource_mut::<Batches<T>>();
     if batches.set_truncated {
@@ -223,7 +223,7 @@ fn finish_rollout<T: Task>(world: &mut World) {
 fn fail<T: Task>(world: &mut World, error: Error) {
     tracing::warn!("collection stands still: {error}");
     world.resource_mut::<TickPlan<T>>().active = 0;
-    let block = world.resource_mut::<RolloutSlot<T>>().0.as_mut().and_then(|rollout| rollout.block.take());
+    let block = world.resource_mut::<RolloutSlot<T>>().get_mut().and_then(|rollout| rollout.block.take());
     let mut batches = world.resource_mut::<Batches<T>>();
     if let Some(block) = block {
         batches.pool.give_back(block);

@@ -4,10 +4,12 @@ use std::ops::Range;
 
 use bytemuck::Pod;
 
-use super::{memory::BlockStates, stream::Writer};
+use super::memory::BlockStates;
 use crate::{
     bytes::Bytes,
-    components::{ColumnSpec, End, EpisodeStep, Flags, RowIndex, Trajectory, TrajectoryId, Truncation, column},
+    components::{
+        ColumnSpec, End, EpisodeStep, Flags, FrameSlots, RowIndex, Trajectory, TrajectoryId, Truncation, Writer, column,
+    },
     task::Task,
 };
 
@@ -156,6 +158,25 @@ impl<T: Task> Block<T> {
     }
     pub(crate) fn versions(&self) -> &[u64] {
         self.columns[column::VERSION].values()
+    }
+
+    /// The slots of the frames of `tick`, unless they are written past the caches.
+    pub(crate) fn frame_slots(&mut self, tick: usize, rows: usize) -> Option<FrameSlots<'_, T>> {
+        if self.writer.past_caches() {
+            return None;
+        }
+        let frames = tick * rows..(tick + 1) * rows;
+        let [observations, actions, rewards, ends, steps, ids, flags, versions] = self.columns.first_chunk_mut()?;
+        Some(FrameSlots {
+            observations: &mut observations.values_mut()[frames.end..frames.end + rows],
+            actions: &mut actions.values_mut()[frames.clone()],
+            rewards: &mut rewards.values_mut()[frames.clone()],
+            ends: &mut ends.values_mut()[frames.clone()],
+            steps: &mut steps.values_mut()[frames.clone()],
+            ids: &mut ids.values_mut()[frames.clone()],
+            flags: &mut flags.values_mut()[frames.clone()],
+            versions: &mut versions.values_mut()[frames],
+        })
     }
 
     /// Writes one tick of a column of a time-major block.

@@ -17,7 +17,6 @@ mod report;
 mod select;
 mod split;
 mod state;
-mod stream;
 mod trajectories;
 mod transpose;
 
@@ -34,6 +33,6 @@ pub(crate) use pieces::Assembly;
 pub(crate) use pool::ArenaPool;
 pub(crate) use record::{in_order, record};
 pub(crate) use report::report;
-pub(crate) use state::{Columns, Ended, Rollout, RolloutSlot, with_rollout};
+pub(crate) use state::{Columns, Ended, Rollout, with_rollout};
 pub use trajectories::EpisodeEnded;
 pub(crate) use trajectories::TrajectoryPool;

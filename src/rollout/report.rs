@@ -2,9 +2,8 @@
 
 use bevy_ecs::prelude::*;
 
-use super::state::RolloutSlot;
 use crate::{
-    components::{TickPlan, TickReport},
+    components::{RolloutSlot, TickPlan, TickReport},
     task::Task,
 };
 
@@ -14,7 +13,7 @@ pub(crate) fn report<T: Task>(
     mut holder: ResMut<RolloutSlot<T>>,
     plan: Res<TickPlan<T>>,
 ) {
-    let Some(rollout) = holder.0.as_deref_mut() else { return };
+    let Some(rollout) = holder.get_mut() else { return };
     let (stepped, quarantined) = (report.take_stepped(), report.take_quarantined());
     let lost = if report.failed() { stepped } else { quarantined };
     let mut ledger = rollout.monitor.ledger();

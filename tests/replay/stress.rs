@@ -52,7 +52,8 @@ fn j13_writers_and_samplers_at_once() {
             let (replay, sampled) = (&replay, &sampled);
             scope.spawn(move || {
                 let builder = replay.sampler().batch_size(40).seed(seed);
-                let mut sampler = if seed % 2 == 0 { builder } else { builder.n_step(1, 0.9) }.build().expect("a sampler");
+                let mut sampler =
+                    if seed % 2 == 0 { builder } else { builder.n_step(1, 0.9) }.build().expect("a sampler");
                 let mut sample = Sample::default();
                 while Instant::now() < end {
                     sampler.sample_into(&mut sample).expect("frames");
