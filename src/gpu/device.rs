@@ -1,6 +1,7 @@
 //! An open device.
 
 use std::{
+    collections::HashMap,
     panic::{AssertUnwindSafe, catch_unwind},
     sync::{
         Arc, Mutex, PoisonError, Weak,
@@ -12,6 +13,7 @@ use std::{
 use super::{
     adapter::{self, AdapterInfo, AdapterKind},
     fault::Fault,
+    pipeline::Kernel,
 };
 use crate::error::{Error, panic_message};
 
@@ -82,6 +84,8 @@ pub struct Gpu {
     adapter: AdapterInfo,
     config: GpuConfig,
     subgroups: bool,
+    /// By constants and text.
+    pub(super) kernels: Mutex<HashMap<String, Kernel>>,
 }
 
 impl Gpu {
@@ -170,6 +174,7 @@ impl Gpu {
             adapter: info,
             config: config.clone(),
             subgroups: features.contains(wgpu::Features::SUBGROUP),
+            kernels: Mutex::default(),
         })
     }
 
