@@ -46,6 +46,7 @@ pub struct RunConfig {
 /// What acts in a run.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
+#[expect(clippy::large_enum_variant, reason = "a run has one")]
 pub enum PolicyConfig {
     /// Uniform over legal actions; see [`Policy::random`].
     #[default]

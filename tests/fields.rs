@@ -29,7 +29,7 @@ fn rows_do_not_depend_on_each_other() {
 fn fields_are_drawn_as_their_parameters_say_and_independently() {
     let mut cars = cars(200, Backend::Cpu, Exploration::Sample);
     let (mut gear, mut light, mut both, mut tilt) = ([0.0_f64; 2], [0.0_f64; 2], [0.0_f64; 2], [0.0_f64; 2]);
-    let mut count = |sum: &mut [f64; 2], x: f64, variance: f64| {
+    let count = |sum: &mut [f64; 2], x: f64, variance: f64| {
         sum[0] += x;
         sum[1] += variance;
     };

@@ -9,7 +9,7 @@ pub struct Versions(Vec<(Range<u32>, u64)>);
 impl Default for Versions {
     /// One policy for all slots.
     fn default() -> Self {
-        Self::of_ranges([0..u32::MAX])
+        Self::of_ranges(std::iter::once(0..u32::MAX))
     }
 }
 

@@ -59,7 +59,7 @@ fn range_problems(mut ranges: Vec<Range<usize>>, rows: usize) -> Vec<Error> {
     }
     let mut next = 0;
     ranges.retain(|range| !range.is_empty());
-    for range in ranges.into_iter().chain([rows..rows]) {
+    for range in ranges.into_iter().chain(std::iter::once(rows..rows)) {
         if range.start > next && next < rows {
             let gap = next..range.start.min(rows);
             errors.push(error(format!("none for rows {gap:?}"), format!("a policy for each row of 0..{rows}")));
@@ -106,7 +106,7 @@ mod tests {
         );
         let shared = "policies is rows 0..6 and rows 4..10, which share rows 4..6; legal: ranges that share no row";
         assert_eq!(problems(&[0..6, 4..10]), [shared]);
-        assert_eq!(problems(&[0..11]), ["policies is rows 0..11; legal: at least one row of 0..10"]);
+        assert_eq!(problems(&[0..4, 4..11]), ["policies is rows 4..11; legal: at least one row of 0..10"]);
         assert_eq!(problems(&[0..10, 3..3]), ["policies is rows 3..3; legal: at least one row of 0..10"]);
     }
 }

@@ -81,14 +81,8 @@ fn infer_with<T: Task>(
 ) {
     let own = actor.rows();
     actor.ticks += 1;
+    actor.follow(rows, plan);
     let mut acted = 0;
-    if let ActorKind::Network(network) = &mut actor.kind
-        && network.states.width() > 0
-    {
-        let all = rows.iter().map(|(_, (key, episode, step, _, slot), _)| ((slot, key, episode), step));
-        // A newcomer has no slot yet.
-        network.states.follow(all.filter(|((slot, ..), _)| slot.0 < plan.active && own.contains(&slot.0)));
-    }
     let Ok(chunks) = rows.contiguous_iter_mut() else { return };
     for ((observations, masks), (keys, episodes, steps, rows, slots), (mut actions, mut log_probs, mut values)) in
         chunks
@@ -146,6 +140,18 @@ fn role<T>(slot: Slot, plan: &TickPlan<T>, own: &Range<u32>) -> Role {
 }
 
 impl<T: Task> Actor<T> {
+    /// Lets the states of its rows follow them to the slots that they have now.
+    fn follow(&mut self, rows: &Query<InferColumns<T>>, plan: &TickPlan<T>) {
+        let own = &self.duty.rows;
+        if let ActorKind::Network(network) = &mut self.kind
+            && network.states.width() > 0
+        {
+            let all = rows.iter().map(|(_, (key, episode, step, _, slot), _)| ((slot, key, episode), step));
+            // A newcomer has no slot yet.
+            network.states.follow(all.filter(|((slot, ..), _)| slot.0 < plan.active && own.contains(&slot.0)));
+        }
+    }
+
     fn act_at_random(&self, rows: Rows<'_, T>) {
         random_actions::<T>(&self.space, &self.fields, Masks::new(rows.masks), &rows.streams(), rows.actions);
         // Only a network writes anything else there.

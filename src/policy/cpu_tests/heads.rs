@@ -97,6 +97,7 @@ fn reference(head: &Head, rows: &Rows, row: usize, masked: bool) -> (f32, f32) {
             (log_prob, -log_prob)
         }
         Head::Deterministic { .. } => (0.0, 0.0),
+        Head::Fields { .. } => unreachable!("tests/fields.rs tests them"),
         Head::Q { epsilon, .. } => {
             let epsilon = epsilon.at(rows.frames);
             (q::log_prob(params, mask, epsilon, rows.index(row)), q::entropy(params, mask, epsilon))

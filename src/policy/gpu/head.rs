@@ -56,9 +56,11 @@ impl Host {
         Self { arch: pulp::Arch::new(), scratch: Scratch::new(head) }
     }
 
-    /// Acts for all rows on the parameters in `out`; `free` is what the head has of its own.
+    /// Acts for all rows on the parameters in `out`, if the device did not; `free` is what the head has of its own.
     pub(super) fn act(&mut self, head: &Head, free: &[f32], input: &Forward<'_>, out: &mut Outcome<'_>) {
-        act(self.arch, head, free, input, out, &mut self.scratch);
+        if on_host(head) {
+            act(self.arch, head, free, input, out, &mut self.scratch);
+        }
     }
 }
 

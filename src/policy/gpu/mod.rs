@@ -242,9 +242,7 @@ impl Network for GpuNetwork {
                 at += size;
             }
         })?;
-        if self.head.is_none() {
-            self.host.act(&self.plan.head, &self.log_std, input, out);
-        }
+        self.host.act(&self.plan.head, &self.log_std, input, out);
         self.plan.head.entropies(&self.log_std, input, out);
         Ok(())
     }
