@@ -5,10 +5,10 @@
 //!
 //! | network | bytes up a row | bytes down a row | dispatches | submits | operations a row | bytes of weights | as halves |
 //! |---|---|---|---|---|---|---|---|
-//! | 4-64-64-2, critic alike | 32 | 20 | 2 | 1 | 17792 | 0 | 0 |
-//! | 17-256-256-2, critic alike | 84 | 20 | 7 | 1 | 0 | 0 | 0 |
-//! | 4, GRU of 64, 2 and value | 40 | 20 | 4 | 1 | 26496 | 0 | 0 |
-//! | bytes 4×84×84, 3 convolutions, 64, 2 and value | 28240 | 20 | 7 | 1 | 5708160 | 0 | 0 |
+//! | 4-64-64-2, critic alike | 32 | 20 | 2 | 1 | 17792 | 40512 | 20512 |
+//! | 17-256-256-2, critic alike | 84 | 20 | 7 | 1 | 281088 | 571404 | 285704 |
+//! | 4, GRU of 64, 2 and value | 40 | 20 | 4 | 1 | 26496 | 55820 | 27912 |
+//! | bytes 4×84×84, 3 convolutions, 64, 2 and value | 28240 | 20 | 7 | 1 | 5708160 | 490060 | 245032 |
 //!
 //! A small network of linear layers is one dispatch (`shaders/fused.wgsl`), any other has one for each layer; the head is
 //! one more. What a kernel reads, by tile of a thread:
