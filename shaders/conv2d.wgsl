@@ -83,7 +83,8 @@ fn main(
         let pixels = corners + (line / params.side * params.height + line % params.side) * params.width;
         for (var k = 0u; k < params.side; k++) {
             let p = pixels + k;
-            let pixel = vec4<f32>(pixel_at(first, p.x), pixel_at(first, p.y), pixel_at(first, p.z), pixel_at(first, p.w));
+            let near = vec2<f32>(pixel_at(first, p.x), pixel_at(first, p.y));
+            let pixel = vec4<f32>(near, pixel_at(first, p.z), pixel_at(first, p.w));
             sums[0] += weight_at(w.x) * pixel;
             sums[1] += weight_at(w.y) * pixel;
             sums[2] += weight_at(w.z) * pixel;

@@ -46,6 +46,7 @@ fn main(
     let scale = 1.0 / sqrt(inverse * group_sum(thread, part) + 1e-5);
     for (var i = local; i < params.columns; i += GROUP) {
         let x = (from_[first + i] - mean) * scale;
-        to_[row * params.columns + i] = activated(activation, x * element(weight[slot(i)], i) + element(bias[slot(i)], i));
+        let y = x * element(weight[slot(i)], i) + element(bias[slot(i)], i);
+        to_[row * params.columns + i] = activated(activation, y);
     }
 }

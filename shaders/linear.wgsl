@@ -18,19 +18,10 @@ override activation: u32 = 0u;
 
 @group(0) @binding(0) var<uniform> params: LinearParams;
 @group(0) @binding(1) var<storage, read> from_: array<f32>;
-@group(0) @binding(2) var<storage, read> weight: array<vec4<u32>>;
+// Binding 2.
+#import shared/fours
 @group(0) @binding(3) var<storage, read> bias: array<u32>;
 @group(0) @binding(4) var<storage, read_write> to_: array<f32>;
-
-// Quadruple `i` of the weights.
-fn weights_at(i: u32) -> vec4<f32> {
-    if half {
-        let words = weight[i / 2u];
-        let pair = select(words.xy, words.zw, i % 2u == 1u);
-        return vec4<f32>(unpack2x16float(pair.x), unpack2x16float(pair.y));
-    }
-    return bitcast<vec4<f32>>(weight[i]);
-}
 
 fn store(row: u32, output: u32, sums: vec4<f32>) {
     for (var j = 0u; row < params.rows && j < 4u; j++) {

@@ -25,6 +25,7 @@ fn every_shader_is_valid() {
     }
     for (name, swap, subgroups) in [
         ("fused", ("shared/network_uniform", "shared/network_workgroup"), false),
+        ("linear", ("shared/fours", "shared/fours_half"), false),
         ("layer_norm", ("shared/reduce", "shared/reduce_subgroup"), true),
     ] {
         let module = parse_with(name, &[swap]);

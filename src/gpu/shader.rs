@@ -26,6 +26,8 @@ pub const SHADERS: &[(&str, &str)] = shaders![
     "deterministic",
     "q",
     "shared/activation",
+    "shared/fours",
+    "shared/fours_half",
     "shared/grid",
     "shared/math",
     "shared/network",

@@ -1,25 +1,25 @@
 //! A network as compute shaders: weights and recurrent states stay in device memory, all layers and the head run in
 //! one submit.
 //!
-//! What a tick costs when it has as many rows as the one before, and the bytes that new weights send; a test counts it:
+//! What a tick costs when it has as many rows as the one before, and what new weights send; a test counts it:
 //!
 //! | network | bytes up a row | bytes down a row | dispatches | submits | operations a row | bytes of weights | as halves |
 //! |---|---|---|---|---|---|---|---|
-//! | 4-64-64-2, critic alike | 32 | 20 | 2 | 1 | 17792 | 0 | 0 |
-//! | 17-256-256-2, critic alike | 84 | 20 | 7 | 1 | 0 | 0 | 0 |
-//! | 4, GRU of 64, 2 and value | 40 | 20 | 4 | 1 | 26496 | 0 | 0 |
-//! | bytes 4×84×84, 3 convolutions, 64, 2 and value | 28240 | 20 | 7 | 1 | 5708160 | 0 | 0 |
+//! | 4-64-64-2, critic alike | 32 | 20 | 2 | 1 | 17792 | 40512 | 20512 |
+//! | 17-256-256-2, critic alike | 84 | 20 | 7 | 1 | 281088 | 571404 | 285704 |
+//! | 4, GRU of 64, 2 and value | 40 | 20 | 4 | 1 | 26496 | 55820 | 27912 |
+//! | bytes 4×84×84, 3 convolutions, 64, 2 and value | 28240 | 20 | 7 | 1 | 5708160 | 490060 | 245032 |
 //!
 //! A small network of linear layers is one dispatch (`shaders/fused.wgsl`), any other has one for each layer; the head is
 //! one more. What a kernel reads, by tile of a thread:
 //!
 //! | kernel | a thread computes | loads for its products |
 //! |---|---|---|
-//! | fused, weights in workgroup or uniform memory | a row, 8 outputs at a time | 2 of 16 bytes for 8 (1 of halves), the rows' memory in registers or private memory |
+//! | fused, weights in workgroup or uniform memory | a row, 8 outputs at a time | 2 of 16 bytes for 8 (1 of halves); matrices in private memory |
 //! | linear | 4 rows × 4 outputs | 1 of 16 bytes and 4 of 4 bytes for 16 (8 bytes of halves) |
 //! | convolution | 4 filters × 4 places | 8 of 4 bytes for 16 (pixels of a byte: 4 share a word) |
 //! | GRU, LSTM | a unit of 4 rows | 7 and 8 of 4 bytes for 12 and 16 |
-//! | layer norm | a workgroup a row | its parts once; sums by subgroups where the adapter has them, else in workgroup memory |
+//! | layer norm | a workgroup a row | sums by subgroups where the adapter has them, else in workgroup memory |
 //!
 //! Images of bytes are sent as bytes, rows padded to whole words, and become numbers in the first convolution. Weights
 //! are floats, or halves if [`GpuConfig::half`](crate::gpu::GpuConfig::half) asks for them; arithmetic is in floats.
@@ -105,7 +105,8 @@ impl GpuNetwork {
         let weights = DeviceWeights::new(&gpu, &plan, fused.as_ref())?;
         let states = DeviceStates::new(&gpu, plan.state(), plan.head.state())?;
         let form = fused.as_ref().map_or(Form::Layers, |fused| fused.form);
-        tracing::info!(adapter = %gpu.adapter(), %form, half = gpu.config().half, subgroups = gpu.subgroups(), "network on a GPU");
+        let (adapter, half, subgroups) = (gpu.adapter(), gpu.config().half, gpu.subgroups());
+        tracing::info!(%adapter, %form, half, subgroups, "network on a GPU");
         Ok(Self {
             gpu,
             plan,
@@ -130,7 +131,7 @@ impl GpuNetwork {
         &self.gpu
     }
 
-    /// How its layers run: by the adapter's kind and limits, and [`GpuConfig::weights`](crate::gpu::GpuConfig::weights).
+    /// How its layers run: by the adapter's kind and limits and [`GpuConfig::weights`](crate::gpu::GpuConfig::weights).
     pub fn form(&self) -> Form {
         self.fused.as_ref().map_or(Form::Layers, |fused| fused.form)
     }

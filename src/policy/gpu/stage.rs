@@ -52,8 +52,9 @@ struct Entry<'a> {
     tile: Tile,
 }
 
-/// What takes the place of shaders that are imported, on an adapter with subgroups.
-const SUBGROUPS: &[(&str, &str)] = &[("shared/reduce", "shared/reduce_subgroup")];
+/// What takes the place of shaders that are imported: on an adapter with subgroups, and for weights as halves.
+const SUBGROUPS: (&str, &str) = ("shared/reduce", "shared/reduce_subgroup");
+const HALVES: (&str, &str) = ("shared/fours", "shared/fours_half");
 
 impl Stage {
     /// The one stage of a network that fits into it.
@@ -72,7 +73,9 @@ impl Stage {
 
     /// The stages of the plan's operations, one each; stages that run the same kernel share it.
     pub(super) fn all(gpu: &Gpu, plan: &Plan, inputs: &Inputs) -> Result<Vec<Self>, Error> {
-        let swaps = if gpu.subgroups() { SUBGROUPS } else { &[] };
+        let mut swaps = Vec::new();
+        swaps.extend(gpu.subgroups().then_some(SUBGROUPS));
+        swaps.extend(gpu.config().half.then_some(HALVES));
         let mut kernels: Vec<(&str, Vec<(&str, f64)>, Kernel)> = Vec::new();
         let mut stages = Vec::new();
         for operation in &plan.layers {
@@ -84,7 +87,7 @@ impl Stage {
             let kernel = match known {
                 Some((.., kernel)) => kernel.clone(),
                 None => {
-                    let kernel = Kernel::with_imports(gpu, shader, swaps, &constants)?;
+                    let kernel = Kernel::with_imports(gpu, shader, &swaps, &constants)?;
                     kernels.push((shader, constants, kernel.clone()));
                     kernel
                 }
