@@ -54,4 +54,20 @@ impl View<'_> {
         self.trajectory(self.trajectory_of(frame)).from(frame, most, self.window(), |piece| ahead += piece.len);
         ahead
     }
+
+    /// The frame of its trajectory that lies `n` before `frame`, if it is there.
+    #[inline]
+    pub(super) fn behind(&self, frame: u64, n: u32) -> Option<u64> {
+        let (record, window) = (self.trajectory(self.trajectory_of(frame)), self.window());
+        let mut before = 0;
+        for piece in record.within(window) {
+            let (distance, step) = (frame.wrapping_sub(piece.first), u64::from(piece.step));
+            if distance.is_multiple_of(step) && distance / step < u64::from(piece.len) {
+                let at = before + (distance / step) as u32;
+                return at.checked_sub(n).and_then(|at| record.frame(at, window));
+            }
+            before += piece.len;
+        }
+        None
+    }
 }
