@@ -130,6 +130,7 @@ impl<T: Task> Sampler<T> {
         let Some(oldest) = sample.oldest() else { return Ok(()) };
         let pin = ring.pin(&mut state, oldest);
         drop(state);
+        sample.set_consumer_version(draw.version());
         sample.gather(ring, &pin, *n_step);
         Ok(())
     }
@@ -152,6 +153,19 @@ impl<T: Task> Sampler<T> {
     /// Returns how many were there. Errors: a sampler without priorities.
     pub fn mark_update(&mut self, frames: &[u64]) -> Result<usize, Error> {
         self.with_draw("mark_update", |draw, view| draw.mark_update(view, frames))
+    }
+
+    /// Counts staleness from this version of the weights on: the learner's. Errors: a sampler that draws otherwise.
+    pub fn set_version(&mut self, version: u64) -> Result<(), Error> {
+        let Sampling::Staleness(options) = &mut self.sampling else {
+            let problem = "the sampler does not look at versions; legal: one that draws by staleness".into();
+            return Err(Error::State { call: "set_version", problem });
+        };
+        options.version = Some(version);
+        if let Some(draw) = &mut self.draw {
+            draw.set_version(version);
+        }
+        Ok(())
     }
 
     /// Does something with what draws, while nothing comes or goes.

@@ -1,10 +1,12 @@
 //! What a sampler sees of the ring while it draws.
 
+use std::ops::Range;
+
 use super::{
-    index::{Record, Window},
+    index::{Piece, Record, Window},
     ring::{Ring, State},
 };
-use crate::error::Error;
+use crate::{components::column, error::Error};
 
 /// The ring with its lock held: nothing comes or goes.
 pub(super) struct View<'a> {
@@ -69,5 +71,19 @@ impl View<'_> {
             before += piece.len;
         }
         None
+    }
+
+    /// Calls `f` with each of these frames, which are there, and the version of the weights that acted in it.
+    pub(super) fn versions(&self, frames: Range<u64>, mut f: impl FnMut(u64, u64)) {
+        let mut versions = [0_u64; 512];
+        let mut first = frames.start;
+        while first < frames.end {
+            let len = (frames.end - first).min(versions.len() as u64) as u32;
+            let versions = &mut versions[..len as usize];
+            let to = bytemuck::cast_slice_mut(versions);
+            self.ring.read_shown(self.state, column::VERSION, Piece { first, step: 1, len }, to);
+            versions.iter().zip(first..).for_each(|(version, frame)| f(frame, *version));
+            first += u64::from(len);
+        }
     }
 }

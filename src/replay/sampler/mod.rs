@@ -4,7 +4,9 @@ mod maximum;
 mod priorities;
 mod prioritized;
 mod prioritized_slices;
+mod recency;
 mod schedule;
+mod staleness;
 mod tree;
 mod uniform;
 
@@ -15,7 +17,9 @@ use crate::error::Error;
 
 pub use prioritized::Prioritized;
 pub use prioritized_slices::PrioritizedSlices;
+pub use recency::Recency;
 pub use schedule::Schedule;
+pub use staleness::Staleness;
 pub use uniform::Uniform;
 
 /// A way to draw frames.
@@ -30,6 +34,10 @@ pub enum Sampling {
     Prioritized(Prioritized),
     /// Slices by the priorities of their first frames.
     PrioritizedSlices(PrioritizedSlices),
+    /// Frames of recent weights rather than of old ones.
+    Staleness(Staleness),
+    /// New frames rather than old ones.
+    Recency(Recency),
 }
 
 impl Default for Sampling {
@@ -63,7 +71,7 @@ macro_rules! from {
         }
     };
 }
-from!(Uniform Prioritized PrioritizedSlices);
+from!(Uniform Prioritized PrioritizedSlices Staleness Recency);
 
 /// Frames that were drawn: `len` of one trajectory, from number `frame` on.
 #[derive(Clone, Copy, Debug, PartialEq)]
@@ -98,4 +106,12 @@ pub(super) trait Draw: Send {
         let problem = "the sampler has no priorities; legal: prioritized ones".into();
         Err(Error::State { call: "mark_update", problem })
     }
+
+    /// The learner's version that staleness is counted from, if it is.
+    fn version(&self) -> Option<u64> {
+        None
+    }
+
+    /// Counts staleness from this version on.
+    fn set_version(&mut self, _: u64) {}
 }

@@ -67,29 +67,25 @@ impl Priorities {
         (frame % self.tree.size() as u64) as usize
     }
 
-    /// The places of no more frames than there are places.
-    fn places(&self, frames: Range<u64>) -> [Range<usize>; 2] {
-        let (size, from) = (self.tree.size(), self.place(frames.start));
-        let len = frames.end.saturating_sub(frames.start) as usize;
-        [from..size.min(from + len), 0..(from + len).saturating_sub(size)]
-    }
-
     /// Takes the frames in that came and out that went.
     pub(super) fn catch_up(&mut self, view: &View<'_>) {
         let (window, oldest) = (view.window(), view.window().head.saturating_sub(self.tree.size() as u64));
         let new = self.head.max(window.tail)..window.head;
         let gone = self.tail.max(oldest)..window.tail;
         (self.tail, self.head) = (window.tail, window.head);
+        if let Some(given) = &mut self.given {
+            let size = self.tree.size();
+            let overwritten = [gone.clone(), new.clone()];
+            overwritten.into_iter().flat_map(|frames| places(size, frames)).for_each(|places| given.clear(places));
+        }
         let priority = self.default_priority();
         let chance = if self.len == 1 { self.chance(priority) } else { 0.0 };
-        for (frames, chance) in [(gone, 0.0), (new.clone(), chance)] {
-            for places in self.places(frames) {
-                self.tree.fill(places.clone(), chance);
-                self.raw[places.clone()].fill(priority);
-                if let Some(given) = &mut self.given {
-                    given.clear(places);
-                }
-            }
+        for places in places(self.tree.size(), gone) {
+            self.tree.fill(places, 0.0);
+        }
+        for places in places(self.tree.size(), new.clone()) {
+            self.raw[places.clone()].fill(priority);
+            self.tree.fill(places, chance);
         }
         if self.len > 1 {
             // A frame lets the one begin a pick whose last it is. That stays so: the older of them goes first.
@@ -176,4 +172,11 @@ impl Priorities {
         self.samples += 1;
         Ok(())
     }
+}
+
+/// The places of no more frames than `size`, which is the number of places.
+fn places(size: usize, frames: Range<u64>) -> [Range<usize>; 2] {
+    let from = (frames.start % size as u64) as usize;
+    let len = frames.end.saturating_sub(frames.start) as usize;
+    [from..size.min(from + len), 0..(from + len).saturating_sub(size)]
 }

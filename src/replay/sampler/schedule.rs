@@ -72,3 +72,19 @@ impl Schedule {
         }
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn schedules_begin_and_end_where_they_say() {
+        let values = |schedule: Schedule| [0, 1, 2, 3, 4, 5, u64::MAX].map(|drawn| schedule.at(drawn));
+        assert_eq!(values(0.5.into()), [0.5; 7]);
+        assert_eq!(values(Schedule::Linear { from: 0.0, to: 1.0, samples: 4 }), [0.0, 0.25, 0.5, 0.75, 1.0, 1.0, 1.0]);
+        let up = Schedule::Step { from: 0.25, to: 0.75, factor: 2.0, samples: 2 };
+        assert_eq!(values(up), [0.25, 0.25, 0.5, 0.5, 0.75, 0.75, 0.75]);
+        let down = Schedule::Step { from: 1.0, to: 0.3, factor: 0.5, samples: 1 };
+        assert_eq!(values(down), [1.0, 0.5, 0.3, 0.3, 0.3, 0.3, 0.3]);
+    }
+}

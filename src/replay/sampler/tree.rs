@@ -201,3 +201,125 @@ impl<'de> Deserialize<'de> for Tree {
         Ok(tree)
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use proptest::{collection::vec, prelude::*};
+
+    use super::*;
+    use crate::replay::draws::Draws;
+
+    fn tree(chances: &[f32]) -> Tree {
+        let mut tree = Tree::new(chances.len());
+        chances.iter().enumerate().for_each(|(at, chance)| tree.put(at, *chance));
+        tree.settle();
+        tree
+    }
+
+    /// The sum in the order of the tree.
+    fn sum(chances: &[f32]) -> f64 {
+        let mut sums: Vec<f64> = chances.iter().map(|chance| f64::from(*chance)).collect();
+        while sums.len() > 1 {
+            sums = sums.chunks(WIDTH).map(|sums| sums.iter().sum()).collect();
+        }
+        sums[0]
+    }
+
+    proptest! {
+        #![proptest_config(ProptestConfig::with_cases(512))]
+
+        /// I9: the total is that of the chances, whatever changed in which order; the minimum likewise.
+        #[test]
+        fn i9_sums_are_those_of_the_chances(
+            size in 1..700_usize,
+            changes in vec((0..700_usize, 0..300_usize, 0..5_u8, any::<bool>()), 1..60),
+        ) {
+            let (mut tree, mut list) = (Tree::new(size), vec![0.0_f32; size]);
+            for (at, len, exponent, settle) in changes {
+                let (at, chance) = (at % size, [0.0, 1e-30, 0.3, 7.0, 1e30][usize::from(exponent)]);
+                let end = (at + len).min(size);
+                if len < 100 {
+                    tree.put(at, chance);
+                    list[at] = chance;
+                } else {
+                    tree.fill(at..end, chance);
+                    list[at..end].fill(chance);
+                }
+                if settle {
+                    tree.settle();
+                    prop_assert_eq!(tree.total(), sum(&list));
+                }
+            }
+            tree.settle();
+            prop_assert_eq!(tree.total(), sum(&list));
+            let least = list.iter().copied().filter(|chance| *chance > 0.0).fold(f32::INFINITY, f32::min);
+            prop_assert_eq!(tree.least(), least);
+            prop_assert!((0..size).all(|at| tree.get(at) == list[at]));
+        }
+
+        /// Where sums are exact, `find` is a search from the left.
+        #[test]
+        fn what_is_found_is_where_the_sum_goes_beyond(
+            chances in vec(prop_oneof![Just(0_u8), 0..9_u8], 1..700),
+            places in vec(0.0..1.0_f64, 50),
+        ) {
+            let chances: Vec<f32> = chances.into_iter().map(f32::from).collect();
+            let tree = tree(&chances);
+            prop_assume!(tree.total() > 0.0);
+            for x in places.into_iter().map(|part| part * tree.total()).flat_map(|x| [x, x.floor()]) {
+                let mut below = 0.0;
+                let found = chances.iter().position(|chance| {
+                    below += f64::from(*chance);
+                    below > x
+                });
+                prop_assert_eq!(Some(tree.find(x)), found);
+            }
+        }
+    }
+
+    /// J11: a chance of 0 is never drawn, however small the others are and wherever it lies.
+    #[test]
+    fn j11_a_chance_of_zero_is_never_drawn() {
+        for zero in [0, 1, 500, 998, 999] {
+            let mut chances: Vec<f32> = (0..1_000).map(|i| 1e-20 * (1.0 + (i % 7) as f32)).collect();
+            chances[zero] = 0.0;
+            chances[(zero + 3) % 1_000] = 1.0e4;
+            let (tree, mut draws) = (tree(&chances), Draws::new(zero as u64));
+            let total = tree.total();
+            let ends = [0.0, f64::MIN_POSITIVE, total - total * f64::EPSILON / 2.0, total];
+            let drawn = (0..2_000_000).map(|_| draws.unit() * total);
+            for x in drawn.chain(ends) {
+                let at = tree.find(x);
+                assert!(at < 1_000 && at != zero, "{x} gives {at}");
+            }
+        }
+        // Nothing but zeros around the only chance, in a tree that is not full.
+        for (size, only) in [(1, 0), (17, 16), (4_097, 0), (4_097, 4_096), (5_000, 2_222)] {
+            let mut chances = vec![0.0; size];
+            chances[only] = 1e-30;
+            let tree = tree(&chances);
+            assert!([0.0, tree.total() * (1.0 - f64::EPSILON), tree.total()].iter().all(|x| tree.find(*x) == only));
+        }
+    }
+
+    /// J12: the first and the last of equal chances are as likely as the others.
+    #[test]
+    fn j12_equal_chances() {
+        let tree = tree(&[1.0; 4]);
+        assert_eq!(tree.total(), 4.0);
+        let mut counts = [0; 4];
+        (0..4_000).for_each(|i| counts[tree.find(f64::from(i) * 1e-3)] += 1);
+        assert_eq!(counts, [1_000; 4]);
+    }
+
+    #[test]
+    fn a_stored_tree_is_the_same_and_a_wrong_one_refused() {
+        let tree = tree(&(0..100).map(|i| (i % 3) as f32).collect::<Vec<_>>());
+        let text = serde_json::to_string(&tree).expect("numbers");
+        let again: Tree = serde_json::from_str(&text).expect("the same numbers");
+        assert_eq!((again.total(), again.least(), again.size()), (tree.total(), tree.least(), 100));
+        for wrong in ["[]", "[1.0, -1.0]", "[1e60]", "3"] {
+            assert!(serde_json::from_str::<Tree>(wrong).is_err(), "{wrong}");
+        }
+    }
+}
