@@ -11,6 +11,19 @@ use crate::{
 /// Priorities `p` are given by [`Sampler::update_priorities`](crate::replay::Sampler::update_priorities); a new frame has
 /// the highest one that was given so far, 1 before there is any. A sample's weights are `(P / P_min)^-beta`: `P` is the
 /// frame's chance and `P_min` the smallest of any frame that is there and can be drawn, so that the highest weight is 1.
+///
+/// ```
+/// use gleaner::{prelude::*, replay::{Replay, sampler::{Prioritized, Schedule}}};
+///
+/// let replay = Replay::<CartPole>::new(10_000)?;
+/// replay.extend(&Collector::<CartPole>::builder().frames_per_batch(500).build()?.next().unwrap()?)?;
+/// let beta = Schedule::Linear { from: 0.4, to: 1.0, samples: 50_000 };
+/// let mut sampler = replay.sampler().sampling(Prioritized { beta, ..Prioritized::default() }).batch_size(32).build()?;
+/// let sample = sampler.sample()?;
+/// let errors: Vec<f32> = sample.weights().iter().map(|weight| 0.5 * weight).collect();
+/// assert_eq!(sampler.update_priorities(sample.frames(), &errors)?, 32);
+/// # Ok::<(), gleaner::Error>(())
+/// ```
 #[derive(Clone, Copy, Debug, PartialEq, Serialize, Deserialize)]
 #[serde(default, deny_unknown_fields)]
 pub struct Prioritized {
