@@ -1,46 +1,16 @@
 //! A steady tick allocates nothing: with a network, episodes ending, batches yielded and dropped, in both modes, on one
 //! thread and on two. With two threads a rollout enters the pool once, whose queue allocates a block in 63 entries.
 
-#![expect(unsafe_code, reason = "a global allocator is unsafe to implement")]
+mod counting;
 
-use std::{
-    alloc::{GlobalAlloc, Layout, System},
-    sync::atomic::{AtomicU64, Ordering::Relaxed},
-};
+use std::sync::atomic::Ordering::Relaxed;
 
+use counting::ALLOCATIONS;
 use gleaner::{
     env::CartPoleOptions,
     policy::{Backend, NetworkSpec, Policy, plan::Activation},
     prelude::{CartPole, Collector},
 };
-
-/// The system's allocator, counting.
-struct Counting;
-
-static ALLOCATIONS: AtomicU64 = AtomicU64::new(0);
-
-// SAFETY: every call is the system allocator's own, with the caller's arguments.
-unsafe impl GlobalAlloc for Counting {
-    unsafe fn alloc(&self, layout: Layout) -> *mut u8 {
-        ALLOCATIONS.fetch_add(1, Relaxed);
-        // SAFETY: the caller keeps `alloc`'s contract.
-        unsafe { System.alloc(layout) }
-    }
-
-    unsafe fn dealloc(&self, pointer: *mut u8, layout: Layout) {
-        // SAFETY: the pointer came from `alloc` or `realloc` above, with this layout.
-        unsafe { System.dealloc(pointer, layout) }
-    }
-
-    unsafe fn realloc(&self, pointer: *mut u8, layout: Layout, size: usize) -> *mut u8 {
-        ALLOCATIONS.fetch_add(1, Relaxed);
-        // SAFETY: the caller keeps `realloc`'s contract.
-        unsafe { System.realloc(pointer, layout, size) }
-    }
-}
-
-#[global_allocator]
-static ALLOCATOR: Counting = Counting;
 
 const ROWS: usize = 64;
 const TICKS: u64 = 50;

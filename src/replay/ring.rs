@@ -186,6 +186,13 @@ impl Ring {
         self.read(self.places[i], self.specs[i].stride, pieces, to);
     }
 
+    /// Copies values of column `i` of frames in the window, whose state is locked.
+    pub(super) fn read_shown(&self, state: &State, i: usize, piece: Piece, to: &mut [u8]) {
+        let Window { tail, head } = state.window;
+        debug_assert!(piece.first >= tail && piece.first + u64::from(piece.len) <= head, "frames that are there");
+        self.read(self.places[i], self.specs[i].stride, &[piece], to);
+    }
+
     /// The record of a frame in the window, whose state is locked.
     #[inline]
     pub(super) fn record_of(&self, state: &State, frame: u64) -> u32 {

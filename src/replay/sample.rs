@@ -31,6 +31,8 @@ pub struct Sample<T: Task> {
     /// By pick: where its frames end.
     ends: Vec<usize>,
     n_step: NStep,
+    /// The learner's version when it was drawn, if staleness counted.
+    consumer_version: Option<u64>,
     scratch: Scratch,
     task: PhantomData<fn() -> T>,
 }
@@ -67,6 +69,7 @@ impl<T: Task> Default for Sample<T> {
             weights: Vec::new(),
             ends: Vec::new(),
             n_step: NStep::default(),
+            consumer_version: None,
             scratch: Scratch::default(),
             task: PhantomData,
         }
@@ -165,6 +168,15 @@ impl<T: Task> Sample<T> {
     /// Version of the weights that chose each action.
     pub fn versions(&self) -> &[u64] {
         self.values(column::VERSION)
+    }
+
+    /// How many versions the weights of frame `i` were behind the learner's; none unless frames were drawn by staleness.
+    pub fn staleness(&self, i: usize) -> Option<u64> {
+        Some(self.consumer_version?.saturating_sub(self.versions()[i]))
+    }
+
+    pub(super) fn set_consumer_version(&mut self, version: Option<u64>) {
+        self.consumer_version = version;
     }
 
     /// By pick: the n-step return without a bootstrap value, `r₀ + γ r₁ + …`; empty without n-step returns.

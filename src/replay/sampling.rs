@@ -67,6 +67,7 @@ impl<T: Task> SamplerBuilder<T> {
                 errors.push(Error::config("gamma", gamma, "0 to 1"));
             }
         }
+        self.sampling.check(&mut errors);
         Error::all(errors)?;
         Ok(Sampler {
             draw: None,
@@ -129,6 +130,7 @@ impl<T: Task> Sampler<T> {
         let Some(oldest) = sample.oldest() else { return Ok(()) };
         let pin = ring.pin(&mut state, oldest);
         drop(state);
+        sample.set_consumer_version(draw.version());
         sample.gather(ring, &pin, *n_step);
         Ok(())
     }
@@ -144,12 +146,43 @@ impl<T: Task> Sampler<T> {
         if let Some(bad) = priorities.iter().find(|priority| !(priority.is_finite() && **priority >= 0.0)) {
             return Err(Error::config("priorities", bad, "finite numbers from 0 on"));
         }
-        let (Some(ring), Some(draw)) = (self.replay.ring(), &mut self.draw) else {
-            let problem = "nothing was drawn yet".into();
-            return Err(Error::State { call: "update_priorities", problem });
+        self.with_draw("update_priorities", |draw, view| draw.update(view, frames, priorities))
+    }
+
+    /// Gives frames of earlier samples the priority of new ones again; frames that were overwritten since are left alone.
+    /// Returns how many were there. Errors: a sampler without priorities.
+    pub fn mark_update(&mut self, frames: &[u64]) -> Result<usize, Error> {
+        self.with_draw("mark_update", |draw, view| draw.mark_update(view, frames))
+    }
+
+    /// Counts staleness from this version of the weights on: the learner's. Errors: a sampler that draws otherwise.
+    pub fn set_version(&mut self, version: u64) -> Result<(), Error> {
+        let Sampling::Staleness(options) = &mut self.sampling else {
+            let problem = "the sampler does not look at versions; legal: one that draws by staleness".into();
+            return Err(Error::State { call: "set_version", problem });
+        };
+        options.version = Some(version);
+        if let Some(draw) = &mut self.draw {
+            draw.set_version(version);
+        }
+        Ok(())
+    }
+
+    /// Does something with what draws, while nothing comes or goes.
+    fn with_draw<R>(
+        &mut self,
+        call: &'static str,
+        f: impl FnOnce(&mut dyn Draw, &View<'_>) -> Result<R, Error>,
+    ) -> Result<R, Error> {
+        let Some(ring) = self.replay.ring() else {
+            return Err(Error::State { call, problem: "the replay buffer holds no frame".into() });
+        };
+        let draw = match &mut self.draw {
+            Some(draw) => draw,
+            None => self.draw.insert(self.sampling.open(ring.capacity)?),
         };
         let state = ring.lock();
-        draw.update(&View { ring, state: &state }, frames, priorities)
+        f(&mut **draw, &View { ring, state: &state })
     }
 }
 

@@ -1,5 +1,13 @@
 //! Which frames a learner sees: one file a way to draw them.
 
+mod maximum;
+mod priorities;
+mod prioritized;
+mod prioritized_slices;
+mod recency;
+mod schedule;
+mod staleness;
+mod tree;
 mod uniform;
 
 use serde::{Deserialize, Serialize};
@@ -7,6 +15,11 @@ use serde::{Deserialize, Serialize};
 use super::{draws::Draws, view::View};
 use crate::error::Error;
 
+pub use prioritized::Prioritized;
+pub use prioritized_slices::PrioritizedSlices;
+pub use recency::Recency;
+pub use schedule::Schedule;
+pub use staleness::Staleness;
 pub use uniform::Uniform;
 
 /// A way to draw frames.
@@ -17,6 +30,14 @@ pub use uniform::Uniform;
 pub enum Sampling {
     /// Every frame with the same chance.
     Uniform(Uniform),
+    /// Frames by their priorities.
+    Prioritized(Prioritized),
+    /// Slices by the priorities of their first frames.
+    PrioritizedSlices(PrioritizedSlices),
+    /// Frames of recent weights rather than of old ones.
+    Staleness(Staleness),
+    /// New frames rather than old ones.
+    Recency(Recency),
 }
 
 impl Default for Sampling {
@@ -34,7 +55,14 @@ macro_rules! from {
         })*
 
         impl Sampling {
-            /// What draws this way, for a buffer of so many frames. Errors: illegal options.
+            /// Errors: illegal options.
+            pub(super) fn check(&self, errors: &mut Vec<Error>) {
+                match self {
+                    $(Self::$kind(options) => options.check(errors),)*
+                }
+            }
+
+            /// What draws this way, for a buffer of so many frames.
             pub(super) fn open(&self, capacity: u64) -> Result<Box<dyn Draw>, Error> {
                 match self {
                     $(Self::$kind(options) => options.open(capacity),)*
@@ -43,7 +71,7 @@ macro_rules! from {
         }
     };
 }
-from!(Uniform);
+from!(Uniform Prioritized PrioritizedSlices Staleness Recency);
 
 /// Frames that were drawn: `len` of one trajectory, from number `frame` on.
 #[derive(Clone, Copy, Debug, PartialEq)]
@@ -72,4 +100,18 @@ pub(super) trait Draw: Send {
         let problem = "the sampler has no priorities; legal: prioritized ones".into();
         Err(Error::State { call: "update_priorities", problem })
     }
+
+    /// Gives frames that are there the priority of new ones; returns how many there were.
+    fn mark_update(&mut self, _: &View<'_>, _frames: &[u64]) -> Result<usize, Error> {
+        let problem = "the sampler has no priorities; legal: prioritized ones".into();
+        Err(Error::State { call: "mark_update", problem })
+    }
+
+    /// The learner's version that staleness is counted from, if it is.
+    fn version(&self) -> Option<u64> {
+        None
+    }
+
+    /// Counts staleness from this version on.
+    fn set_version(&mut self, _: u64) {}
 }
