@@ -9,13 +9,15 @@ use crate::{
     components::{
         ColumnSpec, EpisodeReturn, Observation, RowIndex, Slot, Threads, TickPlan, TickReport, TrajectoryId, Weights,
     },
-    config::{CollectorConfig, Extra},
+    config::{CollectorConfig, Extra, Setup},
     env::{Spawn, Stepper},
     error::Error,
     hooks::Hooks,
     memory,
     plugin::{self, TaskParts},
     policy::{Actor, Policy, RunningNorm, plan::Plan},
+    replay::Replay,
+    replay_writer::ReplayWriter,
     rollout::{ArenaPool, Assembly, Block, Columns, Rollout, RolloutSlot, TrajectoryPool, in_order, with_rollout},
     schedule::{Collect, CollectSystems, Executor},
     seed::Seed,
@@ -37,16 +39,20 @@ pub(crate) struct Drive<T: Task> {
     returns: QueryState<&'static EpisodeReturn, With<Observation<T>>>,
 }
 
-/// Builds a collector from checked options.
-pub(crate) fn build<T: Task>(
-    config: CollectorConfig,
-    policy: Policy<T>,
-    mut stepper: Box<dyn Stepper<T>>,
-    hooks: Hooks<T>,
-    extras: Vec<Extra>,
-    setup: Vec<Box<dyn FnOnce(&mut World, &mut Schedule)>>,
-    max_memory: usize,
-) -> Result<Collector<T>, Error> {
+/// What a collector is built of; the options are checked.
+pub(crate) struct Build<T: Task> {
+    pub config: CollectorConfig,
+    pub policy: Policy<T>,
+    pub stepper: Box<dyn Stepper<T>>,
+    pub hooks: Hooks<T>,
+    pub extras: Vec<Extra>,
+    pub setup: Vec<Setup>,
+    pub replay: Option<Replay<T>>,
+    pub max_memory: usize,
+}
+
+pub(crate) fn build<T: Task>(parts: Build<T>) -> Result<Collector<T>, Error> {
+    let Build { config, policy, mut stepper, hooks, extras, setup, replay, max_memory } = parts;
     check_spaces::<T>()?;
     let (asked, effective) = (config.frames_per_batch.unwrap_or(0), config.effective_frames_per_batch());
     if asked > 0 && asked != effective {
@@ -75,6 +81,11 @@ pub(crate) fn build<T: Task>(
     let shared = shared(&config, &actor);
     let mut rollout = Rollout::new(columns, config.reward, monitor.clone(), TrajectoryPool::new(config.episode_events));
     rollout.worker = config.worker.unwrap_or(0);
+    let writer = |replay| ReplayWriter::new(replay, rollout.worker, &specs, config.whole_episodes());
+    let replay = replay.as_ref().map(writer).transpose()?;
+    if config.trajs_per_batch.is_some() {
+        world.insert_resource(Assembly::<T>::new(&specs));
+    }
     plugin::install_parts(
         &mut world,
         &mut schedule,
@@ -82,6 +93,7 @@ pub(crate) fn build<T: Task>(
             actor,
             weights: weights.clone(),
             rollout,
+            replay,
             parallelism: config.parallelism(),
             infer: CollectSystems::Infer,
         },
@@ -240,11 +252,31 @@ impl<T: Task> Drive<T> {
         self.monitor.ledger().set_running_return(mean);
     }
 
-    /// Joins a finished rollout to the episodes of `assembly`.
-    pub(crate) fn ingest(&mut self, assembly: &mut Assembly<T>, block: &Block<T>) {
-        if let Some(rollout) = self.rollout().as_ref().and_then(|holder| holder.0.as_deref()) {
-            assembly.ingest(rollout, block, rollout.ticks);
+    /// The running and waiting episodes; none where rollouts are delivered as they are.
+    pub(crate) fn assembly(&mut self) -> Option<Mut<'_, Assembly<T>>> {
+        self.world.get_resource_mut()
+    }
+
+    /// What writes to a replay buffer, if there is one.
+    pub(crate) fn writer(&mut self) -> Option<Mut<'_, ReplayWriter<T>>> {
+        self.world.get_resource_mut()
+    }
+
+    /// Joins a finished rollout to the running episodes.
+    pub(crate) fn ingest(&mut self, block: &Block<T>) {
+        with_rollout::<T, _>(&mut self.world, |world, rollout| {
+            if let Some(mut assembly) = world.get_resource_mut::<Assembly<T>>() {
+                assembly.ingest(rollout, block, rollout.ticks);
+            }
+        });
+    }
+
+    /// Forgets running and waiting episodes.
+    pub(crate) fn forget_episodes(&mut self) {
+        if let Some(mut assembly) = self.assembly() {
+            assembly.clear();
         }
+        self.monitor.ledger().open = 0;
     }
 
     /// Drops the rollout in progress, if an error cut it short.

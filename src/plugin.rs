@@ -8,6 +8,7 @@ use crate::{
     components::{Parallelism, PolicyWeights, TickPlan, TickReport},
     error::Error,
     policy::{self, Actor},
+    replay_writer::{ReplayWriter, write_replay},
     rollout::{self, Rollout, RolloutSlot},
     schedule::{CollectSystems, TaskSystems},
     task::Task,
@@ -19,6 +20,7 @@ pub(crate) struct TaskParts<T: Task> {
     pub actor: Actor<T>,
     pub weights: Option<WeightsHandle>,
     pub rollout: Rollout<T>,
+    pub replay: Option<ReplayWriter<T>>,
     pub parallelism: Parallelism,
     /// Where in the tick the policy acts.
     pub infer: CollectSystems,
@@ -27,7 +29,7 @@ pub(crate) struct TaskParts<T: Task> {
 /// Adds a task's resources, policy entity and stages. The Step stage is the environments' or the host's.
 pub(crate) fn install_parts<T: Task>(world: &mut World, schedule: &mut Schedule, parts: TaskParts<T>) {
     let own = TaskSystems::of::<T>();
-    let TaskParts { actor, weights, rollout, parallelism, infer } = parts;
+    let TaskParts { actor, weights, rollout, replay, parallelism, infer } = parts;
     let (hosted, publishes) = (actor.is_system(), weights.is_some());
     let normalises = actor.normalization().is_some();
     let latest = weights.as_ref().map(WeightsHandle::latest).unwrap_or_default();
@@ -52,6 +54,10 @@ pub(crate) fn install_parts<T: Task>(world: &mut World, schedule: &mut Schedule,
     if publishes {
         let sync = (weights::sync_weights::<T>, policy::adopt::<T>, weights::confirm_adoption::<T>);
         schedule.add_systems(sync.chain().in_set(own).in_set(CollectSystems::SyncWeights));
+    }
+    if let Some(writer) = replay {
+        writer.install(world);
+        schedule.add_systems(write_replay::<T>.in_set(own).in_set(CollectSystems::WriteReplay));
     }
     let stages = (
         rollout::record::<T>.in_set(CollectSystems::Record),

@@ -70,11 +70,16 @@ impl<T: Task> Collector<T> {
     /// Ends the episodes of the rows in `slots`; environments are not touched yet.
     fn cut(&mut self, slots: &[(u32, RowIndex)]) {
         let Some(mut rollout) = self.drive.rollout().and_then(|mut holder| holder.0.take()) else { return };
+        let (specs, joins) = (self.drive.specs.clone(), self.joins());
+        let waiting = self.drive.assembly().map(|mut assembly| {
+            let frames = assembly.clear_rows(slots, &specs) as u64;
+            (frames, assembly.open_frames() as u64)
+        });
         let mut ledger = self.drive.monitor.ledger();
-        if let Some(assembly) = &mut self.assembly {
-            let frames = assembly.clear_rows(slots, &self.drive.specs) as u64;
+        if let Some((frames, open)) = waiting {
             ledger.counters.discarded.reset += frames;
             ledger.in_flight -= frames;
+            ledger.open = open;
         }
         for (slot, row) in slots {
             let Ok(mut entity) = self.drive.world.get_entity_mut(self.entities[*slot as usize]) else { continue };
@@ -100,7 +105,7 @@ impl<T: Task> Collector<T> {
                 last_version: rollout.plan.version,
                 end: End::truncated_by(Truncation::ForcedReset),
             };
-            if self.assembly.is_some() {
+            if joins {
                 ledger.pending = ledger.pending.saturating_sub(u64::from(step.0));
             } else if step.0 > 0 {
                 ledger.episodes_ended(&[trajectory]);

@@ -13,6 +13,8 @@ const ASSEMBLY: &[&str] = &[
     "config",
     "drive",
     "plugin",
+    "replay_writer",
+    "receipts",
     "memory",
     "hooks",
     "restart",

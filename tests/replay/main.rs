@@ -1,4 +1,13 @@
 //! Replay buffers hold exactly the newest frames, whole and in order, whatever is written how.
 
+#[path = "../support/mod.rs"]
+mod support;
+
+mod edits;
+mod limits;
 mod made;
+mod queries;
 mod ring;
+mod shared;
+mod top;
+mod writes;
