@@ -11,14 +11,15 @@ use crate::{
     env::Stepper,
     error::Error,
     hooks::{Hooks, guarded},
-    policy::Evaluator,
+    policies::Seat,
+    policy::{Critics, Evaluator},
     rollout::{Assembly, Batch, Block},
     stats::{Monitor, Stats},
     task::Task,
     weights::WeightsHandle,
 };
 
-pub(crate) use crate::drive::{Build, build};
+pub(crate) use crate::build::{Build, build};
 
 /// Which rows a call is about.
 #[derive(Clone, Copy, Debug)]
@@ -74,9 +75,10 @@ pub struct Collector<T: Task> {
     pub(crate) config: CollectorConfig,
     pub(crate) stepper: Box<dyn Stepper<T>>,
     pub(crate) hooks: Hooks<T>,
-    pub(crate) weights: Option<WeightsHandle>,
-    pub(crate) evaluator: Option<Evaluator<T>>,
-    /// The same, as batches share it.
+    pub(crate) policies: Vec<Seat<T>>,
+    /// Rows of one simulation.
+    pub(crate) agents: usize,
+    /// The policies' networks, as batches share them.
     critic: Option<Arc<dyn Critic<T>>>,
     pub(crate) entities: Vec<Entity>,
     pub(crate) state: State,
@@ -88,12 +90,16 @@ impl<T: Task> Collector<T> {
         config: CollectorConfig,
         stepper: Box<dyn Stepper<T>>,
         hooks: Hooks<T>,
-        evaluator: Option<Evaluator<T>>,
-        weights: Option<WeightsHandle>,
+        policies: Vec<Seat<T>>,
+        agents: usize,
         entities: Vec<Entity>,
     ) -> Self {
-        let critic = evaluator.clone().map(|evaluator| Arc::new(evaluator) as Arc<dyn Critic<T>>);
-        Self { drive, config, stepper, hooks, weights, evaluator, critic, entities, state: State::Ready }
+        let evaluators = || policies.iter().map(|policy| policy.evaluator.clone());
+        let critic: Option<Arc<dyn Critic<T>>> = match &policies[..] {
+            [policy] => policy.evaluator.clone().map(|evaluator| Arc::new(evaluator) as _),
+            _ => evaluators().flatten().next().map(|_| Arc::new(Critics(evaluators().collect())) as _),
+        };
+        Self { drive, config, stepper, hooks, policies, agents, critic, entities, state: State::Ready }
     }
 
     /// Rows.
@@ -148,19 +154,22 @@ impl<T: Task> Collector<T> {
         self.drive.monitor.clone()
     }
 
-    /// Publishes new weights from anywhere; none if the policy is no network.
+    /// Publishes new weights from anywhere; none if the policy is no network. Of several policies the first one's; see
+    /// [`weights_of`](Self::weights_of).
     pub fn weights(&self) -> Option<WeightsHandle> {
-        self.weights.clone()
+        self.weights_of(0)
     }
 
-    /// The policy's network outside the tick, under the newest adopted weights; none if the policy is no network.
+    /// The policy's network outside the tick, under the newest adopted weights; none if the policy is no network. Of
+    /// several policies the first one's; see [`evaluator_of`](Self::evaluator_of).
     pub fn evaluator(&self) -> Option<Evaluator<T>> {
-        self.evaluator.clone()
+        self.evaluator_of(0)
     }
 
-    /// Statistics that observations are normalised with; none if they are not.
+    /// Statistics that observations are normalised with; none if they are not. Of several policies the first one's; see
+    /// [`normalization_of`](Self::normalization_of).
     pub fn normalization(&mut self) -> Option<crate::policy::RunningNorm> {
-        self.drive.normalization()
+        self.normalization_of(0)
     }
 
     /// The world of the rows, trajectories and policy.

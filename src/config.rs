@@ -11,7 +11,7 @@ use crate::{
     env::{BatchEnv, BatchStepper, Env, RowContext, RowStepper, Stepper},
     error::{BoxError, Error},
     hooks::Hooks,
-    policy::{Exploration, Policy},
+    policy::{Exploration, Policies, Policy},
     replay::Replay,
     replay_writer::WholeEpisodes,
     rollout::{Batch, Columns, RewardTransform},
@@ -162,7 +162,7 @@ impl CollectorConfig {
 /// Makes a [`Collector`]. Every method sets one option of [`CollectorConfig`] or a part; `build` checks them all.
 pub struct CollectorBuilder<T: Task, S> {
     config: CollectorConfig,
-    policy: Policy<T>,
+    pub(crate) policies: Policies<T>,
     stepper: S,
     hooks: Hooks<T>,
     extras: Vec<Extra>,
@@ -233,7 +233,7 @@ impl<T: Task, S: Stepper<T> + 'static> CollectorBuilder<T, S> {
     fn new(stepper: S) -> Self {
         Self {
             config: CollectorConfig::default(),
-            policy: Policy::random(),
+            policies: Policies::One(Policy::random()),
             stepper,
             hooks: Hooks::default(),
             extras: Vec::new(),
@@ -250,10 +250,10 @@ impl<T: Task, S: Stepper<T> + 'static> CollectorBuilder<T, S> {
         self
     }
 
-    /// What acts. Default: [`Policy::random`].
+    /// What acts for all rows. Default: [`Policy::random`]. See [`policies`](Self::policies) for several.
     #[must_use]
     pub fn policy(mut self, policy: Policy<T>) -> Self {
-        self.policy = policy;
+        self.policies = Policies::One(policy);
         self
     }
 
@@ -365,8 +365,9 @@ impl<T: Task, S: Stepper<T> + 'static> CollectorBuilder<T, S> {
 
     /// Checks everything and builds the collector. All wrong options are reported at once.
     pub fn build(self) -> Result<Collector<T>, Error> {
-        let Self { config, policy, stepper, hooks, extras, setup, replay, max_memory } = self;
+        let Self { config, policies, stepper, hooks, extras, setup, replay, max_memory } = self;
         config.check(replay.is_some())?;
-        build(Build { config, policy, stepper: Box::new(stepper), hooks, extras, setup, replay, max_memory })
+        Error::all(policies.problems(config.rows))?;
+        build(Build { config, policies, stepper: Box::new(stepper), hooks, extras, setup, replay, max_memory })
     }
 }

@@ -2,28 +2,18 @@
 
 use std::sync::Arc;
 
-use bevy_ecs::{prelude::*, schedule::LogLevel};
+use bevy_ecs::prelude::*;
 
 use crate::{
-    collector::Collector,
-    components::{
-        ColumnSpec, EpisodeReturn, Observation, RowIndex, Slot, Threads, TickPlan, TickReport, TrajectoryId, Weights,
-    },
-    config::{CollectorConfig, Extra, Setup},
-    env::{Spawn, Stepper},
+    components::{ColumnSpec, EpisodeReturn, Observation, RowIndex, Slot, TickPlan, TickReport, TrajectoryId},
+    config::CollectorConfig,
     error::Error,
-    hooks::Hooks,
-    memory,
-    plugin::{self, TaskParts},
-    policy::{Actor, Policy, RunningNorm, plan::Plan},
-    replay::Replay,
+    memory, plugin,
+    policy::{Actor, RunningNorm},
     replay_writer::ReplayWriter,
-    rollout::{ArenaPool, Assembly, Block, Columns, Rollout, RolloutSlot, TrajectoryPool, in_order, with_rollout},
-    schedule::{Collect, CollectSystems, Executor},
-    seed::Seed,
-    stats::{Fixed, Monitor},
-    task::{Task, check_spaces},
-    weights::WeightsHandle,
+    rollout::{ArenaPool, Assembly, Block, RolloutSlot, in_order, with_rollout},
+    stats::Monitor,
+    task::Task,
 };
 
 /// The parts of a collector that tick.
@@ -39,162 +29,30 @@ pub(crate) struct Drive<T: Task> {
     returns: QueryState<&'static EpisodeReturn, With<Observation<T>>>,
 }
 
-/// What a collector is built of; the options are checked.
-pub(crate) struct Build<T: Task> {
-    pub config: CollectorConfig,
-    pub policy: Policy<T>,
-    pub stepper: Box<dyn Stepper<T>>,
-    pub hooks: Hooks<T>,
-    pub extras: Vec<Extra>,
-    pub setup: Vec<Setup>,
-    pub replay: Option<Replay<T>>,
-    pub max_memory: usize,
-}
-
-pub(crate) fn build<T: Task>(parts: Build<T>) -> Result<Collector<T>, Error> {
-    let Build { config, policy, mut stepper, hooks, extras, setup, replay, max_memory } = parts;
-    check_spaces::<T>()?;
-    let (asked, effective) = (config.frames_per_batch.unwrap_or(0), config.effective_frames_per_batch());
-    if asked > 0 && asked != effective {
-        let rows = config.rows;
-        tracing::warn!("frames_per_batch {asked} is no multiple of {rows} rows: batches have {effective} frames");
-    }
-    let mut world = World::new();
-    // Conflicts among gleaner's own systems are errors; a host's systems only warn.
-    let ambiguity = if setup.is_empty() { LogLevel::Error } else { LogLevel::Warn };
-    let mut schedule = Collect::base_schedule(config.executor, ambiguity);
-    let plan = policy.plan()?;
-    let columns = columns::<T>(&mut world, &config, plan.as_ref(), extras)?;
-    let specs: Arc<[ColumnSpec]> = columns.specs.clone().into();
-    memory::check::<T>(&config, &specs, plan.as_ref(), max_memory)?;
-    let (actor, initial) =
-        Actor::open(policy, config.exploration, config.rows, config.threads, config.record_distribution)?;
-    let monitor = Monitor::new(Fixed {
-        requested_frames_per_batch: effective as u64,
-        total_frames: config.total_frames,
-        backend: actor.backend().into(),
-    });
-    tracing::info!(backend = actor.backend(), rows = config.rows, horizon = config.horizon(), "collector built");
-    let evaluator = actor.evaluator();
-    let weights = weights(&actor, initial)?;
-    let limit = [config.max_frames_per_traj, stepper.time_limit()].into_iter().flatten().min().unwrap_or(u32::MAX);
-    let shared = shared(&config, &actor);
-    let mut rollout = Rollout::new(columns, config.reward, monitor.clone(), TrajectoryPool::new(config.episode_events));
-    rollout.worker = config.worker.unwrap_or(0);
-    let writer = |replay| ReplayWriter::new(replay, rollout.worker, &specs, config.whole_episodes());
-    let replay = replay.as_ref().map(writer).transpose()?;
-    if config.trajs_per_batch.is_some() {
-        world.insert_resource(Assembly::<T>::new(&specs));
-    }
-    plugin::install_parts(
-        &mut world,
-        &mut schedule,
-        TaskParts {
-            actor,
-            weights: weights.clone(),
-            rollout,
-            replay,
-            parallelism: config.parallelism(),
-            infer: CollectSystems::Infer,
-        },
-    );
-    let spawn = Spawn {
-        first_row: 0,
-        rows: config.rows as u32,
-        seed: Seed(config.seed),
-        worker: config.worker.map(u32::from),
-        limit,
-    };
-    let entities = stepper.install(&mut world, &mut schedule, &spawn)?;
-    for change in setup {
-        change(&mut world, &mut schedule);
-    }
-    schedule.initialize(&mut world).map_err(|error| plugin::schedule_error(&error, &schedule, &world))?;
-    let threads = threads(config.threads, shared)?;
-    if config.executor == Executor::MultiThreaded
-        && let Some(pool) = &threads
-    {
-        world.resource_mut::<TickPlan<T>>().threads = Some(Threads(pool.clone()));
-    }
-    let mut drive = Drive {
-        slots: world.query_filtered(),
-        returns: world.query_filtered(),
-        rows: (0..config.rows as u32).map(RowIndex).collect(),
-        pool: ArenaPool::new(specs.len(), config.max_arenas),
-        threads,
-        world,
-        schedule,
-        specs,
-        monitor,
-    };
-    drive.renumber(0, &entities);
-    Ok(Collector::new(drive, config, stepper, hooks, evaluator, weights, entities))
-}
-
-fn columns<T: Task>(
-    world: &mut World,
-    config: &CollectorConfig,
-    plan: Option<&Plan>,
-    extras: Vec<Extra>,
-) -> Result<Columns, Error> {
-    let mut columns = Columns::of::<T>(world, plan.is_some());
-    match plan {
-        Some(plan) if config.record_distribution => {
-            for (spec, source) in crate::policy::params_columns::<T>(world, &plan.head) {
-                columns.add(spec, Some(source));
-            }
-        }
-        None if config.record_distribution => {
-            let reason = "only a network has a distribution to record".into();
-            return Err(Error::Conflict { first: "record_distribution", second: "policy", reason });
-        }
-        _ => {}
-    }
-    match plan {
-        Some(plan) if plan.is_recurrent() => {
-            columns.memory = crate::policy::remembered::<T>(world, plan);
-            if config.record_states {
-                let (spec, source) = crate::policy::state_column::<T>(world, plan);
-                columns.add(spec, Some(source));
-            }
-        }
-        _ if config.record_states => {
-            let reason = "only a recurrent network has states to record".into();
-            return Err(Error::Conflict { first: "record_states", second: "policy", reason });
-        }
-        _ => {}
-    }
-    for extra in extras {
-        columns.add_unique(world, extra)?;
-    }
-    Ok(columns)
-}
-
-fn weights<T: Task>(actor: &Actor<T>, initial: Option<Arc<Weights>>) -> Result<Option<WeightsHandle>, Error> {
-    let (Some(plan), Some(initial)) = (actor.plan(), initial) else { return Ok(None) };
-    WeightsHandle::new(plan.tensors(), (*initial).clone()).map(Some)
-}
-
-/// Whether any stage has rows enough to spread them over threads.
-fn shared<T: Task>(config: &CollectorConfig, actor: &Actor<T>) -> bool {
-    let parallelism = config.parallelism();
-    let splits = |least| parallelism.splits(config.rows, least);
-    splits(parallelism.step_rows) || actor.divides() && splits(parallelism.infer_rows)
-}
-
-/// The threads of a collector; none if the calling thread does everything: entering a pool wakes one of its threads,
-/// which costs more than a rollout of a few rows.
-fn threads(threads: usize, shared: bool) -> Result<Option<Arc<rayon::ThreadPool>>, Error> {
-    if !shared {
-        return Ok(None);
-    }
-    let pool = rayon::ThreadPoolBuilder::new().num_threads(threads).thread_name(|i| format!("gleaner-{i}"));
-    let built =
-        pool.build().map_err(|source| Error::config("threads", threads, format!("what the system allows: {source}")));
-    built.map(|pool| Some(Arc::new(pool)))
-}
-
 impl<T: Task> Drive<T> {
+    /// The parts of a collector of `rows` rows, which are in `world` already.
+    pub(crate) fn new(
+        mut world: World,
+        schedule: Schedule,
+        threads: Option<Arc<rayon::ThreadPool>>,
+        pool: ArenaPool<T>,
+        specs: Arc<[ColumnSpec]>,
+        monitor: Monitor,
+        rows: usize,
+    ) -> Self {
+        Self {
+            slots: world.query_filtered(),
+            returns: world.query_filtered(),
+            rows: (0..rows as u32).map(RowIndex).collect(),
+            pool,
+            threads,
+            world,
+            schedule,
+            specs,
+            monitor,
+        }
+    }
+
     /// Bytes of a rollout's columns.
     pub(crate) fn rollout_bytes(&self, rows: usize, ticks: usize) -> usize {
         memory::rollout_bytes(&self.specs, rows, ticks)
@@ -311,9 +169,10 @@ impl<T: Task> Drive<T> {
         actors.iter_mut(&mut self.world).for_each(|mut actor| actor.forget_states());
     }
 
-    pub(crate) fn normalization(&mut self) -> Option<RunningNorm> {
-        let mut query = self.world.query::<&Actor<T>>();
-        query.iter(&self.world).next()?.normalization().cloned()
+    /// The statistics of the observations of policy number `policy`.
+    pub(crate) fn normalization(&mut self, policy: usize) -> Option<RunningNorm> {
+        let mut actors = self.world.query::<&Actor<T>>();
+        actors.iter(&self.world).find(|actor| actor.number() == policy)?.normalization().cloned()
     }
 }
 

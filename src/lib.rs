@@ -17,6 +17,7 @@ extern crate self as gleaner;
 #[doc(hidden)]
 pub use bytemuck;
 
+mod build;
 mod bytes;
 pub mod collector;
 pub mod components;
@@ -33,6 +34,7 @@ pub mod host;
 pub mod math;
 mod memory;
 mod plugin;
+mod policies;
 pub mod policy;
 pub mod prelude;
 pub mod receipts;

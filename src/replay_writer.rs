@@ -9,7 +9,7 @@ use crate::{
     components::{ColumnSpec, Frames, TickReport},
     error::Error,
     receipts::Receipt,
-    replay::{Replay, Seat, Written},
+    replay::{Claim, Replay, Written},
     rollout::{Assembly, Block, BlockFrames, RolloutSlot},
     stats::{Ledger, Monitor},
     task::Task,
@@ -49,7 +49,7 @@ pub(crate) struct ReplayWriter<T: Task> {
     /// Those that are, and were not yielded yet.
     receipts: VecDeque<Receipt>,
     error: Option<Error>,
-    _seat: Seat,
+    _claim: Claim,
 }
 
 impl<T: Task> ReplayWriter<T> {
@@ -61,7 +61,7 @@ impl<T: Task> ReplayWriter<T> {
         episodes: Option<WholeEpisodes>,
     ) -> Result<Self, Error> {
         Ok(Self {
-            _seat: replay.seat(worker)?,
+            _claim: replay.claim(worker)?,
             replay: replay.clone(),
             specs: specs.into(),
             episodes,

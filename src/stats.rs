@@ -62,6 +62,12 @@ pub struct Stats {
     pub frames: u64,
     /// Transitions that environments made.
     pub stepped_frames: u64,
+    /// The same, of agents: several act in one simulation where [`BatchEnv::agents`](crate::env::BatchEnv::agents) says
+    /// so, each with frames of its own.
+    pub agent_frames: u64,
+    /// Steps that simulations made: `agent_frames` over the agents of one simulation, so the same number where each has
+    /// one.
+    pub env_frames: u64,
     /// Gauge: stepped frames that are neither delivered nor discarded.
     pub in_flight_frames: u64,
     /// Frames that will not be delivered.
@@ -93,9 +99,11 @@ pub struct Stats {
     pub total_frames: Option<u64>,
     /// Whether the budget is used up.
     pub completed: bool,
-    /// Version of the adopted weights.
+    /// Version of the adopted weights; of several policies the first one's.
     pub policy_version: u64,
-    /// What the policy runs on.
+    /// Versions of the adopted weights, by policy.
+    pub policy_versions: Vec<u64>,
+    /// What the policies run on.
     pub backend: String,
     /// Means over the last finished episodes.
     pub episodes: EpisodeStats,
@@ -138,7 +146,8 @@ pub(crate) struct Ledger {
     pub in_flight: u64,
     pub pending: u64,
     pub open: u64,
-    pub version: u64,
+    /// By policy.
+    pub versions: Vec<u64>,
     window: VecDeque<(f32, u32)>,
     running_return: Option<f32>,
 }
@@ -189,11 +198,19 @@ impl Ledger {
 }
 
 /// What of [`Stats`] does not change while a collector lives.
-#[derive(Clone, Debug, Default)]
+#[derive(Clone, Debug)]
 pub(crate) struct Fixed {
     pub requested_frames_per_batch: u64,
     pub total_frames: Option<u64>,
+    /// Rows of one simulation.
+    pub agents: u64,
     pub backend: String,
+}
+
+impl Default for Fixed {
+    fn default() -> Self {
+        Self { requested_frames_per_batch: 0, total_frames: None, agents: 1, backend: String::new() }
+    }
 }
 
 /// Reads a collector's counters from any thread while it runs.
@@ -220,6 +237,8 @@ impl Monitor {
         Stats {
             frames: counters.frames,
             stepped_frames: counters.stepped_frames,
+            agent_frames: counters.stepped_frames,
+            env_frames: counters.stepped_frames / fixed.agents,
             in_flight_frames: ledger.in_flight,
             discarded: counters.discarded,
             trajectory_completed_frames: counters.trajectory_completed_frames,
@@ -233,7 +252,8 @@ impl Monitor {
             requested_frames_per_batch: fixed.requested_frames_per_batch,
             total_frames: fixed.total_frames,
             completed: fixed.total_frames.is_some_and(|total| counters.stepped_frames >= total),
-            policy_version: ledger.version,
+            policy_version: ledger.versions.first().copied().unwrap_or(0),
+            policy_versions: ledger.versions.clone(),
             backend: fixed.backend.clone(),
             episodes: ledger.episodes(),
         }

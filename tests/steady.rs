@@ -45,9 +45,13 @@ static ALLOCATOR: Counting = Counting;
 const ROWS: usize = 64;
 const TICKS: u64 = 50;
 
-fn collector(trajectories: bool, threads: usize, replay: bool) -> Collector<CartPole> {
-    let network = Policy::network(NetworkSpec::mlp(&[64, 64], Activation::Tanh)).backend(Backend::Cpu);
-    let builder = Collector::<CartPole>::builder().rows(ROWS).frames_per_batch(ROWS * TICKS as usize).policy(network);
+fn collector(trajectories: bool, threads: usize, policies: usize, replay: bool) -> Collector<CartPole> {
+    let network = || Policy::network(NetworkSpec::mlp(&[64, 64], Activation::Tanh)).backend(Backend::Cpu);
+    let builder = Collector::<CartPole>::builder().rows(ROWS).frames_per_batch(ROWS * TICKS as usize);
+    let builder = match policies {
+        1 => builder.policy(network()),
+        _ => builder.policies([(20..ROWS, network()), (0..20, network())]),
+    };
     let builder = builder.reset_options(CartPoleOptions::default()).threads(threads);
     let builder = builder.step_rows_per_thread(8).infer_rows_per_thread(8);
     let builder = match (replay, trajectories) {
@@ -80,19 +84,24 @@ fn run(collector: &mut Collector<CartPole>, frames: u64) -> u64 {
     collector.stats().batches - batches
 }
 
+/// Whether whole trajectories are collected, threads, policies, and whether a replay buffer gets them.
+const STEADY: [(bool, usize, usize, bool); 9] = [
+    (false, 1, 1, false),
+    (true, 1, 1, false),
+    (false, 2, 1, false),
+    (true, 2, 1, false),
+    (false, 1, 2, false),
+    (true, 2, 2, false),
+    (false, 1, 1, true),
+    (true, 1, 1, true),
+    (false, 2, 1, true),
+];
+
 /// One test, so that no other thread of the test runner allocates meanwhile.
 #[test]
 fn a_thousand_steady_ticks_allocate_nothing() {
-    for (trajectories, threads, replay) in [
-        (false, 1, false),
-        (true, 1, false),
-        (false, 2, false),
-        (true, 2, false),
-        (false, 1, true),
-        (true, 1, true),
-        (false, 2, true),
-    ] {
-        let mut collector = collector(trajectories, threads, replay);
+    for (trajectories, threads, policies, replay) in STEADY {
+        let mut collector = collector(trajectories, threads, policies, replay);
         run(&mut collector, 4_000 * ROWS as u64);
         let episodes = collector.stats().completed_trajectories;
         // `stats()` itself allocates a name, so the number of batches is taken beforehand.
@@ -109,7 +118,9 @@ fn a_thousand_steady_ticks_allocate_nothing() {
         assert_eq!(stats.early_pieces > 0, trajectories && replay);
         let rollouts = (stats.stepped_frames - stepped) / (ROWS as u64 * TICKS);
         let allowed = if threads == 1 { 0 } else { rollouts.div_ceil(63) };
-        let what = format!("trajectories {trajectories}, {threads} threads, replay {replay}, {rollouts} rollouts");
+        let what = format!(
+            "trajectories {trajectories}, {threads} threads, {policies} policies, replay {replay}, {rollouts} rollouts"
+        );
         assert!(allocations <= allowed, "{what}: {allocations} allocations");
     }
 }

@@ -8,6 +8,7 @@ mod policy;
 mod row;
 mod tick;
 mod trajectory;
+mod versions;
 mod weights;
 
 pub use column::{ColumnSpec, Remembered, Source};
@@ -22,6 +23,7 @@ pub use row::{
 pub(crate) use tick::Threads;
 pub use tick::{Parallelism, TickPlan, TickReport};
 pub use trajectory::{Trajectory, TrajectoryId};
+pub use versions::Versions;
 pub(crate) use weights::name_list;
 pub use weights::{TensorSpec, WeightTensor, Weights};
 

@@ -34,7 +34,20 @@ impl Kernel {
     /// # Errors
     /// [`Error::Gpu`] if there is no such shader or the adapter refuses it.
     pub fn new(gpu: &Gpu, name: &str, constants: &[(&str, f64)]) -> Result<Self, Error> {
-        Self::from_text(gpu, name, &shader::source(name)?, constants)
+        Self::with_imports(gpu, name, &[], constants)
+    }
+
+    /// The same, with another shader in place of some that it imports: pairs of a name and the name that replaces it.
+    ///
+    /// # Errors
+    /// Those of [`new`](Self::new).
+    pub fn with_imports(
+        gpu: &Gpu,
+        name: &str,
+        swaps: &[(&str, &str)],
+        constants: &[(&str, f64)],
+    ) -> Result<Self, Error> {
+        Self::from_text(gpu, name, &shader::expand_with(shader::find(name)?, swaps)?, constants)
     }
 
     /// A kernel from WGSL text, which may hold `#import` lines.
@@ -51,7 +64,11 @@ impl Kernel {
                 layout: None,
                 module: &module,
                 entry_point: Some("main"),
-                compilation_options: wgpu::PipelineCompilationOptions { constants, ..Default::default() },
+                // Kernels write the workgroup memory that they read.
+                compilation_options: wgpu::PipelineCompilationOptions {
+                    constants,
+                    zero_initialize_workgroup_memory: false,
+                },
                 cache: None,
             });
             let layout = pipeline.get_bind_group_layout(0);

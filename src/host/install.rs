@@ -17,7 +17,7 @@ use crate::{
     env::{Env, RowContext, RowStepper, Spawn, Stepper},
     error::{BoxError, Error},
     plugin::{TaskParts, install_parts},
-    policy::{self, Actor, Evaluator, Exploration, Policy},
+    policy::{self, Actor, Duty, Evaluator, Exploration, Policy},
     replay::Replay,
     replay_writer::ReplayWriter,
     rollout::{ArenaPool, Columns, RewardTransform, Rollout, TrajectoryPool},
@@ -136,7 +136,9 @@ impl<T: Task> HostBuilder<T> {
             let problem = format!("{} is in this world already", std::any::type_name::<T>());
             return Err(Error::State { call: "install", problem });
         }
-        let (actor, initial) = Actor::open(policy, config.exploration, rows as usize, 1, false)?;
+        let (slots, exploration) = (rows as usize, config.exploration);
+        let duty = Duty { policy: 0, rows: 0..u32::MAX, slots, exploration, threads: 1, record_params: false };
+        let (actor, initial) = Actor::open(policy, duty)?;
         let weights = match (actor.plan(), initial) {
             (Some(plan), Some(initial)) => Some(WeightsHandle::new(plan.tensors(), (*initial).clone())?),
             _ => None,
@@ -165,8 +167,7 @@ impl<T: Task> HostBuilder<T> {
         let mut rollout = Rollout::new(columns, config.reward, monitor.clone(), pool);
         rollout.worker = config.worker.unwrap_or(0);
         let parts = TaskParts {
-            actor,
-            weights: weights.clone(),
+            actors: vec![(actor, weights.clone())],
             rollout,
             replay,
             parallelism: Parallelism::SERIAL,
@@ -191,7 +192,7 @@ impl<T: Task> HostBuilder<T> {
 
 fn columns<T: Task>(world: &mut World, actor: &Actor<T>, extras: Vec<Extra>) -> Result<Columns, Error> {
     let mut columns = Columns::of::<T>(world, actor.plan().is_some());
-    columns.memory = actor.plan().and_then(|plan| crate::policy::remembered::<T>(world, plan));
+    columns.memory = policy::remembered::<T>(world, actor.plan().into_iter());
     for extra in extras {
         columns.add_unique(world, extra)?;
     }

@@ -118,7 +118,7 @@ pub(super) fn leave<T: Task>(
         length: step.0,
         total_reward: total.0,
         first_version: rollout.first_versions.get(slot as usize).copied().unwrap_or(0),
-        last_version: rollout.plan.version,
+        last_version: rollout.plan.versions.of(slot),
         end: End::truncated_by(Truncation::RowRemoved),
     };
     shared.leavers.push((Ended { slot, last: last.0 }, trajectory));

@@ -34,7 +34,7 @@ impl Plan {
             let parts = layer.tensors().into_iter();
             tensors.extend(parts.map(|(part, shape)| TensorSpec { name: format!("{}.{part}", layer.name), shape }));
         }
-        tensors.extend(self.head.tensor());
+        tensors.extend(self.head.tensors());
         tensors
     }
 

@@ -10,11 +10,11 @@ use std::{
 use serde::{Deserialize, Serialize};
 
 use super::{
+    claim::{Claim, Claims},
     limiter::{Gate, Limiter, LimiterStats},
     ring::Ring,
     sampler::Sampling,
     sampling::SamplerBuilder,
-    seat::{Seat, Seats},
     write::{Writer, Written},
 };
 use crate::{
@@ -116,7 +116,7 @@ struct Shared {
     /// There from the first write on.
     ring: OnceLock<Ring>,
     writer: Mutex<Writer>,
-    seats: Arc<Seats>,
+    claims: Arc<Claims>,
     gate: Option<Gate>,
 }
 
@@ -136,7 +136,7 @@ impl<T: Task> Replay<T> {
     pub fn with_config(config: ReplayConfig) -> Result<Self, Error> {
         config.check()?;
         let gate = config.limiter.map(Gate::new);
-        let shared = Shared { config, ring: OnceLock::new(), writer: Mutex::default(), seats: Arc::default(), gate };
+        let shared = Shared { config, ring: OnceLock::new(), writer: Mutex::default(), claims: Arc::default(), gate };
         Ok(Self { shared: Arc::new(shared), read_only: false, task: PhantomData })
     }
 
@@ -162,9 +162,9 @@ impl<T: Task> Replay<T> {
 
     /// The place of a collector that writes here as worker `worker`, until it is dropped. Errors: a taken one, as
     /// trajectories of two collectors would have the same ids; a read-only handle.
-    pub(crate) fn seat(&self, worker: u16) -> Result<Seat, Error> {
+    pub(crate) fn claim(&self, worker: u16) -> Result<Claim, Error> {
         self.check_writable("replay")?;
-        Seats::take(&self.shared.seats, worker)
+        Claims::take(&self.shared.claims, worker)
     }
 
     /// Writes the frames of a batch, or any block of frames: whole, before any of them is drawn. The first block gives the

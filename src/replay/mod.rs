@@ -2,6 +2,7 @@
 
 mod buffer;
 mod cells;
+mod claim;
 mod draws;
 mod edit;
 mod index;
@@ -12,17 +13,16 @@ mod ring;
 mod sample;
 pub mod sampler;
 mod sampling;
-mod seat;
 mod top;
 mod view;
 mod write;
 
 pub use buffer::{Capacity, Replay, ReplayConfig, ReplayStats};
+pub(crate) use claim::Claim;
 pub use edit::{Newer, Patch, Updated};
 pub use limiter::{Limiter, LimiterStats};
 pub use read::Stored;
 pub use sample::Sample;
 pub use sampling::{Sampler, SamplerBuilder};
-pub(crate) use seat::Seat;
 pub use top::TopTrajectories;
 pub use write::Written;

@@ -1,5 +1,7 @@
 //! A block of frames: the memory of a batch.
 
+use std::ops::Range;
+
 use bytemuck::Pod;
 
 use super::{memory::BlockStates, stream::Writer};
@@ -163,7 +165,12 @@ impl<T: Task> Block<T> {
 
     /// Writes the same value to one tick of a column of a time-major block.
     pub(crate) fn fill_tick<V: Pod>(&mut self, column: usize, tick: usize, rows: usize, value: V) {
-        self.writer.fill(&mut self.columns[column].values_mut()[tick * rows..(tick + 1) * rows], value);
+        self.fill_slots(column, tick * rows..(tick + 1) * rows, value);
+    }
+
+    /// Writes the same value to some slots of a column.
+    pub(crate) fn fill_slots<V: Pod>(&mut self, column: usize, slots: Range<usize>, value: V) {
+        self.writer.fill(&mut self.columns[column].values_mut()[slots], value);
     }
 
     /// What followed slot `frame`, if that is kept apart.

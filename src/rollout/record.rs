@@ -31,8 +31,8 @@ pub(crate) fn record<T: Task>(world: &mut World, rows: &mut QueryState<RowColumn
         if rollout.block.is_none() || rollout.tick >= rollout.ticks {
             return;
         }
-        rollout.previous_version = rollout.plan.version;
-        rollout.plan = world.resource::<TickPlan<T>>().clone();
+        rollout.previous_versions.clone_from(&rollout.plan.versions);
+        rollout.plan.clone_from(world.resource::<TickPlan<T>>());
         rollout.record(world, rows);
         rollout.gaps = quarantined;
         if quarantined {
@@ -73,7 +73,9 @@ impl<T: Task> Rollout<T> {
         }
         block.fill_tick(column::FLAGS, tick, rows, Flags::VALID);
         block.columns[column::FLAGS].values_mut::<Flags>()[frames][..random].fill(Flags::RANDOM);
-        block.fill_tick(column::VERSION, tick, rows, self.plan.version);
+        for (slots, version) in self.plan.versions.runs(rows) {
+            block.fill_slots(column::VERSION, tick * rows + slots.start..tick * rows + slots.end, version);
+        }
         block.frames += rows;
         self.remember_ends(world);
         for slot in active..rows {

@@ -18,7 +18,8 @@ pub(crate) fn report<T: Task>(
     let (stepped, quarantined) = (report.take_stepped(), report.take_quarantined());
     let lost = if report.failed() { stepped } else { quarantined };
     let mut ledger = rollout.monitor.ledger();
-    ledger.version = plan.version;
+    ledger.versions.clear();
+    ledger.versions.extend(plan.versions.iter());
     ledger.counters.stepped_frames += stepped;
     ledger.counters.discarded.fault += lost;
     ledger.counters.trajectory_serial = rollout.serial;

@@ -12,7 +12,7 @@ use super::{
 use crate::{
     components::{
         Action, ActionMask, ColumnSpec, End, EpisodeStep, LogProb, Observation, Remembered, Reward, RowIndex, Source,
-        TickPlan, Trajectory, TrajectoryId, Value,
+        TickPlan, Trajectory, TrajectoryId, Value, Versions,
     },
     data::{Data, Dtype},
     error::Error,
@@ -163,8 +163,8 @@ pub(crate) struct Rollout<T: Task> {
     pub noted: usize,
     /// The plan that the tick in progress runs under.
     pub plan: TickPlan<T>,
-    /// Version that chose the actions of the tick before.
-    pub previous_version: u64,
+    /// Versions that chose the actions of the tick before.
+    pub previous_versions: Versions,
     /// Whether rows are one table in slot order.
     pub in_order: bool,
     /// Whether Record wrote the tick in progress, so that Assemble has something to close.
@@ -213,7 +213,7 @@ impl<T: Task> Rollout<T> {
             forced: VecDeque::new(),
             noted: 0,
             plan: TickPlan::default(),
-            previous_version: 0,
+            previous_versions: Versions::default(),
             in_order: false,
             recorded: false,
             gaps: false,

@@ -34,7 +34,8 @@ fn rollouts_go_to_the_buffer_instead_of_the_queue() {
     let mut wanted = Frames::new();
     for batch in &batches {
         let valid = (0..batch.len()).filter(|i| batch.flags()[*i].valid());
-        let tell = |i: usize| told(&batch.observations()[i], batch.next_observation(i), batch.actions()[i], batch.ends()[i]);
+        let tell =
+            |i: usize| told(&batch.observations()[i], batch.next_observation(i), batch.actions()[i], batch.ends()[i]);
         wanted.extend(valid.map(tell));
     }
     let replay = Replay::<Tag>::new(1_000).unwrap();
@@ -63,7 +64,11 @@ fn a_buffer_that_takes_too_long_is_an_error_that_passes() {
     let replay = Replay::<Tag>::with_config(config).unwrap();
     let mut world = World::new();
     let config = HostConfig { ticks_per_batch: 12, ..HostConfig::default() };
-    HostBuilder::<Tag>::new(Policy::random()).config(config).replay(&replay).install(&mut world).expect("legal options");
+    HostBuilder::<Tag>::new(Policy::random())
+        .config(config)
+        .replay(&replay)
+        .install(&mut world)
+        .expect("legal options");
     spawn(&mut world, 0, 5);
     for _ in 0..1 + 24 {
         step(&mut world);

@@ -9,5 +9,6 @@ mod made;
 mod queries;
 mod ring;
 mod shared;
+mod stress;
 mod top;
 mod writes;

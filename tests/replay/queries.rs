@@ -19,30 +19,29 @@ fn number(frame: &Frame) -> f64 {
 
 /// The leaf that two numbers choose.
 fn leaf(kind: u32, bound: u32) -> Pair {
-        let x = f64::from(bound);
-        let step = |frame: &Frame| f64::from(frame.step);
-        match kind {
-            0 => (length().at_least(x / 8.0), Rc::new(move |all| all.len() as f64 >= x / 8.0)),
-            1 => (total_reward().below(x * 4.0), Rc::new(move |all| all.iter().map(number).sum::<f64>() < x * 4.0)),
-            2 => {
-                let mean = move |all: &[Frame]| all.iter().map(number).sum::<f64>() / all.len() as f64;
-                (column("reward").mean().above(x), Rc::new(move |all| mean(all) > x))
-            }
-            3 => (column("action").max().at_most(x), Rc::new(move |all| all.iter().all(|f| number(f) <= x))),
-            4 => (column("action").min().at_least(x), Rc::new(move |all| all.iter().all(|f| number(f) >= x))),
-            5 => (column("step").first().equals(0.0), Rc::new(move |all| all[0].step == 0)),
-            6 => {
-                let last = move |all: &[Frame]| step(&all[all.len() - 1]);
-                let observed = column("observation").element(1).last();
-                (observed.below(x / 8.0), Rc::new(move |all| last(all) < x / 8.0))
-            }
-            7 => (column("reward").equals(x).any(), Rc::new(move |all| all.iter().any(|f| number(f) == x))),
-            8 => (column("end").equals(0.0).all(), Rc::new(move |all| all.iter().all(|f| !f.end.done()))),
-            _ => (
-                column("trajectory").sum().above(x),
-                Rc::new(move |all| all.iter().map(|f| f.id as f64).sum::<f64>() > x),
-            ),
+    let x = f64::from(bound);
+    let step = |frame: &Frame| f64::from(frame.step);
+    match kind {
+        0 => (length().at_least(x / 8.0), Rc::new(move |all| all.len() as f64 >= x / 8.0)),
+        1 => (total_reward().below(x * 4.0), Rc::new(move |all| all.iter().map(number).sum::<f64>() < x * 4.0)),
+        2 => {
+            let mean = move |all: &[Frame]| all.iter().map(number).sum::<f64>() / all.len() as f64;
+            (column("reward").mean().above(x), Rc::new(move |all| mean(all) > x))
         }
+        3 => (column("action").max().at_most(x), Rc::new(move |all| all.iter().all(|f| number(f) <= x))),
+        4 => (column("action").min().at_least(x), Rc::new(move |all| all.iter().all(|f| number(f) >= x))),
+        5 => (column("step").first().equals(0.0), Rc::new(move |all| all[0].step == 0)),
+        6 => {
+            let last = move |all: &[Frame]| step(&all[all.len() - 1]);
+            let observed = column("observation").element(1).last();
+            (observed.below(x / 8.0), Rc::new(move |all| last(all) < x / 8.0))
+        }
+        7 => (column("reward").equals(x).any(), Rc::new(move |all| all.iter().any(|f| number(f) == x))),
+        8 => (column("end").equals(0.0).all(), Rc::new(move |all| all.iter().all(|f| !f.end.done()))),
+        _ => {
+            (column("trajectory").sum().above(x), Rc::new(move |all| all.iter().map(|f| f.id as f64).sum::<f64>() > x))
+        }
+    }
 }
 
 /// Joins leaves by the operators that the bytes say.

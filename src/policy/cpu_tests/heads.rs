@@ -39,7 +39,7 @@ fn identity(head: Head) -> CpuNetwork {
     let mut weights = Weights::new();
     weights.insert("action.weight", [n, n], (0..n * n).map(|i| f32::from(i % (n + 1) == 0)).collect::<Vec<_>>());
     weights.insert("action.bias", [n], vec![0.0; n]);
-    if let Some(tensor) = head.tensor() {
+    for tensor in head.tensors() {
         weights.insert(tensor.name, tensor.shape, vec![0.0; n]);
     }
     network.load(&weights).unwrap();

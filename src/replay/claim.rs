@@ -9,21 +9,21 @@ use crate::error::Error;
 
 /// The taken numbers.
 #[derive(Default)]
-pub(super) struct Seats(Mutex<BTreeSet<u16>>);
+pub(super) struct Claims(Mutex<BTreeSet<u16>>);
 
 /// A collector's place at a buffer; free again when it is dropped.
-pub(crate) struct Seat {
-    seats: Arc<Seats>,
+pub(crate) struct Claim {
+    claims: Arc<Claims>,
     worker: u16,
 }
 
-impl Seats {
+impl Claims {
     fn lock(&self) -> MutexGuard<'_, BTreeSet<u16>> {
         self.0.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    pub(super) fn take(seats: &Arc<Self>, worker: u16) -> Result<Seat, Error> {
-        let mut taken = seats.lock();
+    pub(super) fn take(claims: &Arc<Self>, worker: u16) -> Result<Claim, Error> {
+        let mut taken = claims.lock();
         if !taken.insert(worker) {
             let others: Vec<_> = taken.iter().map(u16::to_string).collect();
             let legal =
@@ -31,12 +31,12 @@ impl Seats {
             return Err(Error::config("worker", worker, legal));
         }
         drop(taken);
-        Ok(Seat { seats: seats.clone(), worker })
+        Ok(Claim { claims: claims.clone(), worker })
     }
 }
 
-impl Drop for Seat {
+impl Drop for Claim {
     fn drop(&mut self) {
-        self.seats.lock().remove(&self.worker);
+        self.claims.lock().remove(&self.worker);
     }
 }
