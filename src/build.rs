@@ -7,7 +7,7 @@ use bevy_ecs::{prelude::*, schedule::LogLevel};
 use crate::{
     collector::Collector,
     components::{ColumnSpec, Threads, TickPlan},
-    config::{CollectorConfig, Extra},
+    config::{CollectorConfig, Extra, Setup},
     drive::Drive,
     env::{Spawn, Stepper},
     error::Error,
@@ -16,7 +16,9 @@ use crate::{
     plugin::{self, TaskParts},
     policies::Seat,
     policy::{self, Actor, Duty, Policies, Policy, plan::Plan},
-    rollout::{ArenaPool, Columns, Rollout, TrajectoryPool},
+    replay::Replay,
+    replay_writer::ReplayWriter,
+    rollout::{ArenaPool, Assembly, Columns, Rollout, TrajectoryPool},
     schedule::{Collect, CollectSystems, Executor},
     seed::Seed,
     stats::{Fixed, Monitor},
@@ -24,16 +26,21 @@ use crate::{
     weights::WeightsHandle,
 };
 
-/// Builds a collector from checked options.
-pub(crate) fn build<T: Task>(
-    config: CollectorConfig,
-    policies: Policies<T>,
-    mut stepper: Box<dyn Stepper<T>>,
-    hooks: Hooks<T>,
-    extras: Vec<Extra>,
-    setup: Vec<Box<dyn FnOnce(&mut World, &mut Schedule)>>,
-    max_memory: usize,
-) -> Result<Collector<T>, Error> {
+/// What a collector is built of; the options are checked.
+pub(crate) struct Build<T: Task> {
+    pub config: CollectorConfig,
+    pub policies: Policies<T>,
+    pub stepper: Box<dyn Stepper<T>>,
+    pub hooks: Hooks<T>,
+    pub extras: Vec<Extra>,
+    pub setup: Vec<Setup>,
+    pub replay: Option<Replay<T>>,
+    pub max_memory: usize,
+}
+
+/// Builds a collector.
+pub(crate) fn build<T: Task>(parts: Build<T>) -> Result<Collector<T>, Error> {
+    let Build { config, policies, mut stepper, hooks, extras, setup, replay, max_memory } = parts;
     check_spaces::<T>()?;
     let (asked, effective) = (config.frames_per_batch.unwrap_or(0), config.effective_frames_per_batch());
     if asked > 0 && asked != effective {
@@ -65,10 +72,15 @@ pub(crate) fn build<T: Task>(
     let mut rollout = Rollout::new(columns, config.reward, monitor.clone(), TrajectoryPool::new(config.episode_events));
     rollout.worker = config.worker.unwrap_or(0);
     rollout.lends = setup.is_empty();
+    let writer = |replay| ReplayWriter::new(replay, rollout.worker, &specs, config.whole_episodes());
+    let replay = replay.as_ref().map(writer).transpose()?;
+    if config.trajs_per_batch.is_some() {
+        world.insert_resource(Assembly::<T>::new(&specs));
+    }
     plugin::install_parts(
         &mut world,
         &mut schedule,
-        TaskParts { actors, rollout, parallelism: config.parallelism(), infer: CollectSystems::Infer },
+        TaskParts { actors, rollout, replay, parallelism: config.parallelism(), infer: CollectSystems::Infer },
     );
     let spawn = Spawn {
         first_row: 0,

@@ -12,6 +12,7 @@ use crate::{
     error::Error,
     memory, plugin,
     policy::{Actor, RunningNorm},
+    replay_writer::ReplayWriter,
     rollout::{ArenaPool, Assembly, Block, in_order, with_rollout},
     stats::Monitor,
     task::Task,
@@ -111,11 +112,31 @@ impl<T: Task> Drive<T> {
         self.monitor.ledger().set_running_return(mean);
     }
 
-    /// Joins a finished rollout to the episodes of `assembly`.
-    pub(crate) fn ingest(&mut self, assembly: &mut Assembly<T>, block: &Block<T>) {
-        if let Some(rollout) = self.rollout().as_ref().and_then(|holder| holder.get()) {
-            assembly.ingest(rollout, block, rollout.ticks);
+    /// The running and waiting episodes; none where rollouts are delivered as they are.
+    pub(crate) fn assembly(&mut self) -> Option<Mut<'_, Assembly<T>>> {
+        self.world.get_resource_mut()
+    }
+
+    /// What writes to a replay buffer, if there is one.
+    pub(crate) fn writer(&mut self) -> Option<Mut<'_, ReplayWriter<T>>> {
+        self.world.get_resource_mut()
+    }
+
+    /// Joins a finished rollout to the running episodes.
+    pub(crate) fn ingest(&mut self, block: &Block<T>) {
+        with_rollout::<T, _>(&mut self.world, |world, rollout| {
+            if let Some(mut assembly) = world.get_resource_mut::<Assembly<T>>() {
+                assembly.ingest(rollout, block, rollout.ticks);
+            }
+        });
+    }
+
+    /// Forgets running and waiting episodes.
+    pub(crate) fn forget_episodes(&mut self) {
+        if let Some(mut assembly) = self.assembly() {
+            assembly.clear();
         }
+        self.monitor.ledger().open = 0;
     }
 
     /// Drops the rollout in progress, if an error cut it short.

@@ -6,6 +6,7 @@ use crate::{
     components::{Parallelism, PolicyWeights, RolloutSlot, TickPlan, TickReport, Versions},
     error::Error,
     policy::{self, Actor},
+    replay_writer::{ReplayWriter, write_replay},
     rollout::{self, Rollout},
     schedule::{CollectSystems, TaskSystems},
     task::Task,
@@ -17,6 +18,7 @@ pub(crate) struct TaskParts<T: Task> {
     /// The policies, in the order of their numbers, and where the weights of those come from that are networks.
     pub actors: Vec<(Actor<T>, Option<WeightsHandle>)>,
     pub rollout: Rollout<T>,
+    pub replay: Option<ReplayWriter<T>>,
     pub parallelism: Parallelism,
     /// Where in the tick the policy acts.
     pub infer: CollectSystems,
@@ -25,7 +27,7 @@ pub(crate) struct TaskParts<T: Task> {
 /// Adds a task's resources, policy entities and stages. The Step stage is the environments' or the host's.
 pub(crate) fn install_parts<T: Task>(world: &mut World, schedule: &mut Schedule, parts: TaskParts<T>) {
     let own = TaskSystems::of::<T>();
-    let TaskParts { actors, rollout, parallelism, infer } = parts;
+    let TaskParts { actors, rollout, replay, parallelism, infer } = parts;
     let hosted = actors.iter().any(|(actor, _)| actor.is_system());
     let normalises = actors.iter().any(|(actor, _)| actor.normalization().is_some());
     let versions = Versions::of_ranges(actors.iter().map(|(actor, _)| actor.rows()));
@@ -56,6 +58,10 @@ pub(crate) fn install_parts<T: Task>(world: &mut World, schedule: &mut Schedule,
     if publishes {
         let sync = (weights::sync_weights::<T>, policy::adopt::<T>, weights::confirm_adoption::<T>);
         schedule.add_systems(sync.chain().in_set(own).in_set(CollectSystems::SyncWeights));
+    }
+    if let Some(writer) = replay {
+        writer.install(world);
+        schedule.add_systems(write_replay::<T>.in_set(own).in_set(CollectSystems::WriteReplay));
     }
     let stages = (
         rollout::record::<T>.in_set(CollectSystems::Record),

@@ -76,14 +76,11 @@ impl<T: Task> Collector<T> {
 
     /// Ends the episodes of the rows in `slots`; environments are not touched yet.
     fn cut(&mut self, slots: &[(u32, RowIndex)]) {
-        let Self { drive, assembly, entities, .. } = self;
+        let joins = self.joins();
+        self.discard_waiting(slots);
+        let Self { drive, entities, .. } = self;
         with_rollout::<T, _>(&mut drive.world, |world, rollout| {
             let mut ledger = drive.monitor.ledger();
-            if let Some(assembly) = assembly.as_mut() {
-                let frames = assembly.clear_rows(slots, &drive.specs) as u64;
-                ledger.counters.discarded.reset += frames;
-                ledger.in_flight -= frames;
-            }
             for (slot, row) in slots {
                 let Ok(mut entity) = world.get_entity_mut(entities[*slot as usize]) else { continue };
                 let Ok((mut step, mut total, mut id, mut episode, mut stream, last)) = entity.get_components_mut::<(
@@ -108,7 +105,7 @@ impl<T: Task> Collector<T> {
                     last_version: rollout.plan.versions.of(*slot),
                     end: End::truncated_by(Truncation::ForcedReset),
                 };
-                if assembly.is_some() {
+                if joins {
                     ledger.pending = ledger.pending.saturating_sub(u64::from(step.0));
                 } else if step.0 > 0 {
                     ledger.episodes_ended(&[trajectory]);
@@ -121,6 +118,18 @@ impl<T: Task> Collector<T> {
             }
             ledger.counters.trajectory_serial = rollout.serial;
         });
+    }
+
+    /// Drops the frames of the rows in `slots` that wait for the end of their episode or for a batch.
+    fn discard_waiting(&mut self, slots: &[(u32, RowIndex)]) {
+        let specs = self.drive.specs.clone();
+        let Some(mut assembly) = self.drive.assembly() else { return };
+        let frames = assembly.clear_rows(slots, &specs) as u64;
+        let open = assembly.open_frames() as u64;
+        let mut ledger = self.drive.monitor.ledger();
+        ledger.counters.discarded.reset += frames;
+        ledger.in_flight -= frames;
+        ledger.open = open;
     }
 
     fn restart_rows(&mut self, slots: &[(u32, RowIndex)]) -> Result<(), Error> {

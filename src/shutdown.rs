@@ -23,9 +23,7 @@ impl<T: Task> Collector<T> {
     pub fn shutdown(&mut self) {
         self.state = State::Shut;
         self.drive.abandon();
-        if let Some(assembly) = &mut self.assembly {
-            assembly.clear();
-        }
+        self.drive.forget_episodes();
         let mut ledger = self.drive.monitor.ledger();
         ledger.counters.discarded.shutdown += std::mem::take(&mut ledger.in_flight);
         ledger.pending = 0;
@@ -77,9 +75,7 @@ impl<T: Task> Collector<T> {
     /// The budget is used up: what is in flight belongs to episodes that never end.
     pub(crate) fn finish(&mut self) {
         self.state = State::Finished;
-        if let Some(assembly) = &mut self.assembly {
-            assembly.clear();
-        }
+        self.drive.forget_episodes();
         let mut ledger = self.drive.monitor.ledger();
         ledger.counters.discarded.shutdown += std::mem::take(&mut ledger.in_flight);
     }

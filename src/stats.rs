@@ -23,7 +23,8 @@ pub struct Discarded {
     pub shutdown: u64,
     /// Numbers that are not finite, or a tick in which an environment panicked.
     pub fault: u64,
-    /// Taken away by post-processing, or lost with a batch whose post-processing or hook failed.
+    /// Taken away by post-processing, or lost with a batch whose post-processing, hook or write to a replay buffer
+    /// failed.
     pub post_processing: u64,
 }
 
@@ -57,7 +58,7 @@ pub struct EpisodeStats {
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct Stats {
-    /// Frames delivered in batches, before post-processing.
+    /// Frames delivered, in batches or to a replay buffer, before post-processing.
     pub frames: u64,
     /// Transitions that environments made.
     pub stepped_frames: u64,
@@ -77,8 +78,20 @@ pub struct Stats {
     pub trajectory_pending_frames: u64,
     /// Finished episodes.
     pub completed_trajectories: u64,
-    /// Batches delivered.
+    /// Batches delivered; with a replay buffer, writes to it.
     pub batches: u64,
+    /// Frames that a replay buffer got of this collector, after post-processing.
+    #[serde(default)]
+    pub written_frames: u64,
+    /// Episodes whose end a replay buffer got of this collector.
+    #[serde(default)]
+    pub written_trajectories: u64,
+    /// Pieces of running episodes that were written before their end, because of `max_open_frames`.
+    #[serde(default)]
+    pub early_pieces: u64,
+    /// Gauge: frames of running episodes that are held until their end, when whole trajectories are written.
+    #[serde(default)]
+    pub open_frames: u64,
     /// Frames that one batch asks for: whole ticks. In trajectory mode, frames of one rollout.
     pub requested_frames_per_batch: u64,
     /// The budget; absent if endless.
@@ -112,6 +125,15 @@ pub struct Counters {
     pub completed_trajectories: u64,
     /// Batches delivered.
     pub batches: u64,
+    /// Frames that a replay buffer got.
+    #[serde(default)]
+    pub written_frames: u64,
+    /// Episodes whose end a replay buffer got.
+    #[serde(default)]
+    pub written_trajectories: u64,
+    /// Pieces of running episodes that were written before their end.
+    #[serde(default)]
+    pub early_pieces: u64,
     /// Serial number of the newest trajectory id.
     pub trajectory_serial: u64,
 }
@@ -123,6 +145,7 @@ pub(crate) struct Ledger {
     /// Gauges.
     pub in_flight: u64,
     pub pending: u64,
+    pub open: u64,
     /// By policy.
     pub versions: Vec<u64>,
     window: VecDeque<(f32, u32)>,
@@ -130,6 +153,19 @@ pub(crate) struct Ledger {
 }
 
 impl Ledger {
+    /// Counts frames that leave the collector, as one batch or write.
+    pub(crate) fn delivered(&mut self, frames: u64) {
+        self.counters.frames += frames;
+        self.counters.batches += 1;
+        self.in_flight -= frames;
+    }
+
+    /// Counts what a replay buffer got.
+    pub(crate) fn written(&mut self, frames: u64, trajectories: u64) {
+        self.counters.written_frames += frames;
+        self.counters.written_trajectories += trajectories;
+    }
+
     /// Counts episodes that ended, in order.
     pub(crate) fn episodes_ended(&mut self, ended: &[Trajectory]) {
         let frames = ended.iter().map(|trajectory| u64::from(trajectory.length)).sum::<u64>();
@@ -209,6 +245,10 @@ impl Monitor {
             trajectory_pending_frames: ledger.pending,
             completed_trajectories: counters.completed_trajectories,
             batches: counters.batches,
+            written_frames: counters.written_frames,
+            written_trajectories: counters.written_trajectories,
+            early_pieces: counters.early_pieces,
+            open_frames: ledger.open,
             requested_frames_per_batch: fixed.requested_frames_per_batch,
             total_frames: fixed.total_frames,
             completed: fixed.total_frames.is_some_and(|total| counters.stepped_frames >= total),

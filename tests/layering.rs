@@ -14,6 +14,8 @@ const ASSEMBLY: &[&str] = &[
     "config",
     "drive",
     "plugin",
+    "replay_writer",
+    "receipts",
     "policies",
     "memory",
     "hooks",

@@ -48,12 +48,37 @@ pub(super) struct State {
     pub index: Index,
     /// Oldest frames that readers hold.
     pins: Vec<u64>,
+    /// Edits that wait until readers are gone: new ones wait for them.
+    edits: u32,
+    /// Frames that were written before the count of them began anew.
+    pub uncounted: u64,
+}
+
+impl State {
+    /// Frames ever written, or since the count began anew.
+    pub(super) fn write_count(&self) -> u64 {
+        self.window.head - self.uncounted
+    }
 }
 
 /// Keeps frames from being overwritten until it is dropped.
 pub(super) struct Pin<'r> {
     ring: &'r Ring,
     frame: u64,
+}
+
+impl Pin<'_> {
+    /// Lets go of the frames before `frame`, which it keeps.
+    pub(super) fn advance(&mut self, frame: u64) {
+        debug_assert!(frame >= self.frame, "a frame that is kept");
+        let mut state = self.ring.lock();
+        if let Some(pin) = state.pins.iter_mut().find(|pin| **pin == self.frame) {
+            *pin = frame;
+        }
+        drop(state);
+        self.frame = frame;
+        self.ring.changed.notify_all();
+    }
 }
 
 impl Drop for Pin<'_> {
@@ -87,6 +112,8 @@ impl Ring {
             window: Window::default(),
             index: Index::new(specs[crate::components::column::OBSERVATION].stride),
             pins: Vec::new(),
+            edits: 0,
+            uncounted: 0,
         };
         Ok(Self {
             specs: specs.into(),
@@ -101,6 +128,45 @@ impl Ring {
 
     pub(super) fn lock(&self) -> MutexGuard<'_, State> {
         self.state.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// The lock, for one who will pin frames: waits until no edit waits.
+    pub(super) fn lock_to_read(&self) -> MutexGuard<'_, State> {
+        self.changed.wait_while(self.lock(), |state| state.edits > 0).unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// The lock, when nobody reads frames up to number `newest` any more: as long as it is held they may be edited.
+    pub(super) fn lock_to_edit(&self, newest: u64, deadline: Duration) -> Result<MutexGuard<'_, State>, Error> {
+        let mut state = self.lock();
+        state.edits += 1;
+        let read = |state: &mut State| state.pins.iter().any(|pin| *pin <= newest);
+        let waited = self.changed.wait_timeout_while(state, deadline, read);
+        let (mut state, waited) = waited.unwrap_or_else(PoisonError::into_inner);
+        state.edits -= 1;
+        self.changed.notify_all();
+        if waited.timed_out() {
+            return Err(Error::Timeout { what: "reading the frames that are to be edited", deadline });
+        }
+        Ok(state)
+    }
+
+    /// Overwrites the value of column `i` of a frame in the window, whose state is locked for it.
+    #[expect(unsafe_code, reason = "the lock says that nobody reads the frame")]
+    pub(super) fn edit(&self, state: &mut State, i: usize, frame: u64, value: &[u8]) {
+        debug_assert!(state.pins.iter().all(|pin| *pin > frame), "a frame that nobody reads");
+        assert!((state.window.tail..state.window.head).contains(&frame), "a frame that is there");
+        let slot = (frame % self.slots) as usize;
+        // SAFETY: writers leave frames of the window alone, readers have no pin at it or before, and get none while the
+        // lock is held. Test: `tests/replay/edits.rs`.
+        unsafe {
+            self.cells.scatter(self.places[i], self.specs[i].stride, slot, value, Run { first: 0, step: 1, len: 1 });
+        }
+    }
+
+    /// The value of column `i` of a frame in the window, whose state is locked.
+    pub(super) fn value(&self, state: &State, i: usize, frame: u64, to: &mut [u8]) {
+        assert!((state.window.tail..state.window.head).contains(&frame), "a frame that is there");
+        self.read(self.places[i], self.specs[i].stride, &[Piece { first: frame, step: 1, len: 1 }], to);
     }
 
     /// Bytes of a frame, over all columns.
@@ -163,14 +229,16 @@ impl Ring {
         }
     }
 
-    /// Shows `frames` frames that were written.
-    pub(super) fn show(&self, frames: u64, observations: impl FnOnce(&mut Index)) {
+    /// Shows `frames` frames that were written; returns the write count.
+    pub(super) fn show(&self, frames: u64, observations: impl FnOnce(&mut Index)) -> u64 {
         let mut state = self.lock();
         observations(&mut state.index);
         state.window.head += frames;
         state.window.tail = state.window.tail.max(state.window.head.saturating_sub(self.capacity));
+        let count = state.write_count();
         drop(state);
         self.changed.notify_all();
+        count
     }
 
     /// Keeps the frames from `frame` on until the pin is dropped.

@@ -114,6 +114,7 @@ impl<T: Task> Sampler<T> {
     /// A sample of `n` picks in the memory of an old one.
     pub fn sample_n(&mut self, n: usize, sample: &mut Sample<T>) -> Result<(), Error> {
         let Self { replay, sampling, draw, draws, picks, n_step, .. } = self;
+        let turn = replay.gate().map(|gate| gate.begin_draw(n, replay.config().deadline)).transpose()?;
         let Some(ring) = replay.ring() else {
             return Err(Error::State { call: "sample", problem: "the replay buffer holds no frame".into() });
         };
@@ -122,7 +123,7 @@ impl<T: Task> Sampler<T> {
             None => draw.insert(sampling.open(ring.capacity)?),
         };
         picks.clear();
-        let mut state = ring.lock();
+        let mut state = ring.lock_to_read();
         let view = View { ring, state: &state };
         draw.catch_up(&view);
         draw.draw(&view, n, draws, picks)?;
@@ -132,6 +133,9 @@ impl<T: Task> Sampler<T> {
         drop(state);
         sample.set_consumer_version(draw.version());
         sample.gather(ring, &pin, *n_step);
+        if let Some(turn) = turn {
+            turn.drawn(sample.len());
+        }
         Ok(())
     }
 

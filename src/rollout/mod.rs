@@ -29,6 +29,7 @@ pub use state::RewardTransform;
 pub(crate) use assemble::assemble;
 pub(crate) use batch::column_array;
 pub(crate) use block::Block;
+pub(crate) use frames::BlockFrames;
 pub(crate) use pieces::Assembly;
 pub(crate) use pool::ArenaPool;
 pub(crate) use record::{in_order, record};

@@ -285,13 +285,16 @@ impl<T: Task> Rollout<T> {
         self.block.as_ref().and_then(|block| block.trajectories.get(first..)).unwrap_or_default()
     }
 
+    /// Whether the rollout's last tick is done; then nothing is missing in the block.
+    pub(crate) fn seal(&mut self) -> bool {
+        let full = self.tick >= self.ticks;
+        self.block.as_mut().filter(|_| full).map(|block| sort_finals(block)).is_some()
+    }
+
     /// Takes the finished block out of the rollout.
     pub(crate) fn finish(&mut self) -> Option<Box<Block<T>>> {
         let mut block = self.block.take()?;
-        // Record keeps what follows a frame one tick later than Assemble does: only then is the order broken.
-        if !block.finals.is_sorted_by_key(|last| last.frame) {
-            block.finals.sort_unstable_by_key(|last| last.frame);
-        }
+        sort_finals(&mut block);
         self.rollout += 1;
         Some(block)
     }
@@ -319,5 +322,12 @@ impl<T: Task> Rollout<T> {
                 source.record(world, self.in_order, &mut column.bytes_mut()[tick * width..(tick + 1) * width]);
             }
         }
+    }
+}
+
+/// Record keeps what follows a frame one tick later than Assemble does: only then is the order broken.
+fn sort_finals<T: Task>(block: &mut Block<T>) {
+    if !block.finals.is_sorted_by_key(|last| last.frame) {
+        block.finals.sort_unstable_by_key(|last| last.frame);
     }
 }
