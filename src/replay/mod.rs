@@ -1,8 +1,10 @@
 //! Replay: frames and trajectories that learners draw from while collectors write.
 
+mod append;
 mod buffer;
 mod cells;
 mod draws;
+mod gather;
 mod index;
 mod read;
 mod ring;

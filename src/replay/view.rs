@@ -50,8 +50,7 @@ impl View<'_> {
     /// How many frames of its trajectory are there from `frame` on, at most `most`.
     #[inline]
     pub(super) fn ahead(&self, frame: u64, most: u32) -> u32 {
-        let mut ahead = 0;
-        self.trajectory(self.trajectory_of(frame)).from(frame, most, self.window(), |piece| ahead += piece.len);
-        ahead
+        let trajectory = self.trajectory(self.trajectory_of(frame));
+        (trajectory.positions(self.window()).end - trajectory.position(frame)).min(most)
     }
 }
