@@ -1,13 +1,17 @@
-//! How fast a replay buffer is.
+//! How fast replay buffers are, against bare copies of the same bytes at the same places.
 //!
 //! `cargo bench --bench replay` prints the figures of all parts, `cargo bench --bench replay -- prioritized` those of one;
-//! `--check` fails if one misses its bound.
+//! `--check` fails if one misses its bound; with `--absolute` the bounds on this machine's own speed count as well.
 
 #[path = "../collect/runner.rs"]
 mod runner;
 
+mod bare;
 mod blocks;
+mod filled;
 mod prioritized;
+mod slices;
+mod uniform;
 
 use std::process::ExitCode;
 
@@ -18,7 +22,7 @@ use runner::Runner;
 /// A part of the bench, by name.
 type Part = (&'static str, fn(&mut Runner) -> Result<(), Error>);
 
-const PARTS: &[Part] = &[("prioritized", prioritized::run)];
+const PARTS: &[Part] = &[("prioritized", prioritized::run), ("slices", slices::run), ("uniform", uniform::run)];
 
 fn main() -> Result<ExitCode, Error> {
     let mut runner = Runner::from_args();

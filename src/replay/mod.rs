@@ -1,10 +1,12 @@
 //! Replay: frames and trajectories that learners draw from while collectors write.
 
+mod append;
 mod buffer;
 mod cells;
 mod claim;
 mod draws;
 mod edit;
+mod gather;
 mod index;
 mod limiter;
 pub mod query;

@@ -314,8 +314,9 @@ impl<T: Task> Replay<T> {
         let mut found: Vec<_> = self.stored(&state).map(|(at, stored)| (stored, at, 0..0)).collect();
         found.sort_unstable_by_key(|(stored, ..)| stored.first);
         for (_, at, range) in &mut found {
-            let begin = pieces.len();
-            pieces.extend(state.index.record(*at).within(window));
+            let (record, begin) = (state.index.record(*at), pieces.len());
+            let positions = record.positions(window);
+            record.pieces(positions.start, positions.len() as u32, 1, |piece| pieces.push(piece));
             *range = begin..pieces.len();
         }
         let mut pin = ring.pin(&mut state, window.tail);

@@ -2,7 +2,12 @@
 
 use std::ops::Range;
 
-use super::{Replay, Sample, ring::State, sampler::Pick, view::View};
+use super::{
+    Replay, Sample,
+    ring::State,
+    sampler::{Layout, Pick},
+    view::View,
+};
 use crate::{
     components::{End, TrajectoryId},
     error::Error,
@@ -65,7 +70,7 @@ impl<T: Task> Replay<T> {
             return Err(absent(frames, there));
         }
         let picks: Vec<_> = frames.iter().map(|frame| Pick { frame: *frame, len: 1, weight: 1.0 }).collect();
-        sample.begin(&View { ring, state: &state }, &picks, 0);
+        sample.begin(&View { ring, state: &state }, &picks, Layout::default(), 0);
         let Some(oldest) = sample.oldest() else { return Ok(sample) };
         let pin = ring.pin(&mut state, oldest);
         drop(state);

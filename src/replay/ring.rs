@@ -19,7 +19,7 @@ use std::{
 };
 
 use super::{
-    cells::{Cells, LINE, Run},
+    cells::{Cells, LINE, Move, Run},
     index::{Index, Piece, Window},
 };
 use crate::{
@@ -163,12 +163,6 @@ impl Ring {
         }
     }
 
-    /// The value of column `i` of a frame in the window, whose state is locked.
-    pub(super) fn value(&self, state: &State, i: usize, frame: u64, to: &mut [u8]) {
-        assert!((state.window.tail..state.window.head).contains(&frame), "a frame that is there");
-        self.read(self.places[i], self.specs[i].stride, &[Piece { first: frame, step: 1, len: 1 }], to);
-    }
-
     /// Bytes of a frame, over all columns.
     pub(super) fn frame_bytes(specs: &[ColumnSpec]) -> usize {
         specs.iter().map(|spec| spec.stride).sum::<usize>() + size_of::<u32>()
@@ -261,34 +255,57 @@ impl Ring {
         self.read(self.places[i], self.specs[i].stride, &[piece], to);
     }
 
+    /// Copies the values of column `i` that `moves` name to values of `to`. All of them are pinned by `_pin`.
+    #[expect(unsafe_code, reason = "nobody writes frames that are pinned")]
+    pub(super) fn gather_moves(&self, _pin: &Pin<'_>, i: usize, moves: &[Move], to: &mut [u8]) {
+        // SAFETY: writers leave frames alone that are pinned. Test: `tests/replay/stress.rs`.
+        unsafe { self.cells.gather(self.places[i], self.specs[i].stride, moves, to) };
+    }
+
     /// The record of a frame in the window, whose state is locked.
     #[inline]
     pub(super) fn record_of(&self, state: &State, frame: u64) -> u32 {
-        debug_assert!((state.window.tail..state.window.head).contains(&frame), "a frame that is there");
         let mut record = [0; size_of::<u32>()];
-        let piece = Piece { first: frame, step: 1, len: 1 };
-        self.read(self.places[self.specs.len()], size_of::<u32>(), &[piece], &mut record);
+        debug_assert!((state.window.tail..state.window.head).contains(&frame), "a frame that is there");
+        self.read(
+            self.places[self.specs.len()],
+            size_of::<u32>(),
+            &[Piece { first: frame, step: 1, len: 1 }],
+            &mut record,
+        );
         u32::from_ne_bytes(record)
     }
 
-    #[inline]
-    #[expect(unsafe_code, reason = "nobody writes frames that are pinned, or in the window while the lock is held")]
-    fn read(&self, place: usize, size: usize, pieces: &[Piece], to: &mut [u8]) {
-        let runs = pieces.iter().flat_map(|piece| self.slots_of(*piece));
-        // SAFETY: writers leave frames alone that are pinned, and take none out of the window without the lock.
-        unsafe { self.cells.gather(place, size, runs, to) };
+    /// The value of column `i` of a frame in the window, whose state is locked.
+    pub(super) fn value(&self, state: &State, i: usize, frame: u64, to: &mut [u8]) {
+        assert!((state.window.tail..state.window.head).contains(&frame), "a frame that is there");
+        self.read(self.places[i], self.specs[i].stride, &[Piece { first: frame, step: 1, len: 1 }], to);
     }
 
-    /// The slots of a piece: two runs if it goes over the ring's end.
+    #[inline(always)]
+    #[expect(unsafe_code, reason = "nobody writes frames that are pinned, or in the window while the lock is held")]
+    fn read(&self, place: usize, size: usize, pieces: &[Piece], to: &mut [u8]) {
+        let mut at = 0;
+        for piece in pieces {
+            // SAFETY: writers leave frames alone that are pinned, and take none out of the window without the lock.
+            self.moves(*piece, at, |part| unsafe { self.cells.gather(place, size, &[part], to) });
+            at += piece.len as usize;
+        }
+    }
+
+    /// The slots of a piece that goes to place `to` of a sample: two runs if it goes over the ring's end.
     #[inline]
-    fn slots_of(&self, piece: Piece) -> impl Iterator<Item = Run> + use<> {
+    pub(super) fn moves(&self, piece: Piece, to: usize, mut f: impl FnMut(Move)) {
         let (slots, step, len) = (self.slots, u64::from(piece.step), u64::from(piece.len));
         let first = piece.first % slots;
-        let before = (slots - first).div_ceil(step).min(len);
-        let second = (len > before).then(|| (first + before * step) % slots);
         let run = |first: u64, len: u64| Run { first: first as usize, step: step as usize, len: len as usize };
+        if first + step * (len - 1) < slots {
+            return f(Move { run: run(first, len), to });
+        }
         // A step as long as the ring would go round more than once: pieces are no longer than the window, which is
         // shorter than the ring.
-        std::iter::once(run(first, before)).chain(second.map(|first| run(first, len - before)))
+        let before = (slots - first).div_ceil(step);
+        f(Move { run: run(first, before), to });
+        f(Move { run: run((first + before * step) % slots, len - before), to: to + before as usize });
     }
 }

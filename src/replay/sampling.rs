@@ -77,6 +77,7 @@ impl<T: Task> SamplerBuilder<T> {
             sampling: self.sampling,
             batch_size: self.batch_size,
             n_step: self.n_step,
+            stopped: false,
         })
     }
 }
@@ -92,6 +93,8 @@ pub struct Sampler<T: Task> {
     picks: Vec<Pick>,
     batch_size: Option<usize>,
     n_step: Option<(u32, f32)>,
+    /// Whether iteration has stopped at the end of the epoch.
+    stopped: bool,
 }
 
 impl<T: Task> Sampler<T> {
@@ -123,11 +126,12 @@ impl<T: Task> Sampler<T> {
             None => draw.insert(sampling.open(ring.capacity)?),
         };
         picks.clear();
+        self.stopped = false;
         let mut state = ring.lock_to_read();
         let view = View { ring, state: &state };
         draw.catch_up(&view);
         draw.draw(&view, n, draws, picks)?;
-        sample.begin(&view, picks, n_step.map_or(0, |(n, _)| n));
+        sample.begin(&view, picks, draw.layout(), n_step.map_or(0, |(n, _)| n));
         let Some(oldest) = sample.oldest() else { return Ok(()) };
         let pin = ring.pin(&mut state, oldest);
         drop(state);
@@ -137,6 +141,17 @@ impl<T: Task> Sampler<T> {
             turn.drawn(sample.len());
         }
         Ok(())
+    }
+
+    /// Whether the last sample ended an epoch, or nothing is left to be drawn.
+    pub fn ran_out(&self) -> bool {
+        self.draw.as_ref().is_some_and(|draw| draw.ran_out())
+    }
+
+    /// Picks that are left, for samplers that draw nothing for ever: of the epoch, or of all uses of the frames. None for
+    /// other samplers, and before the first draw.
+    pub fn remaining(&self) -> Option<u64> {
+        self.draw.as_ref()?.remaining()
     }
 
     /// Gives frames of earlier samples new priorities, one each; frames that were overwritten since are left alone.
@@ -194,7 +209,8 @@ impl<T: Task> Iterator for Sampler<T> {
     type Item = Result<Sample<T>, Error>;
 
     fn next(&mut self) -> Option<Self::Item> {
-        if self.draw.as_ref().is_some_and(|draw| draw.ran_out()) {
+        if self.ran_out() && !self.stopped {
+            self.stopped = true;
             return None;
         }
         Some(self.sample())

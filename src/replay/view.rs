@@ -52,25 +52,16 @@ impl View<'_> {
     /// How many frames of its trajectory are there from `frame` on, at most `most`.
     #[inline]
     pub(super) fn ahead(&self, frame: u64, most: u32) -> u32 {
-        let mut ahead = 0;
-        self.trajectory(self.trajectory_of(frame)).from(frame, most, self.window(), |piece| ahead += piece.len);
-        ahead
+        let trajectory = self.trajectory(self.trajectory_of(frame));
+        (trajectory.positions(self.window()).end - trajectory.position(frame)).min(most)
     }
 
     /// The frame of its trajectory that lies `n` before `frame`, if it is there.
     #[inline]
     pub(super) fn behind(&self, frame: u64, n: u32) -> Option<u64> {
         let (record, window) = (self.trajectory(self.trajectory_of(frame)), self.window());
-        let mut before = 0;
-        for piece in record.within(window) {
-            let (distance, step) = (frame.wrapping_sub(piece.first), u64::from(piece.step));
-            if distance.is_multiple_of(step) && distance / step < u64::from(piece.len) {
-                let at = before + (distance / step) as u32;
-                return at.checked_sub(n).and_then(|at| record.frame(at, window));
-            }
-            before += piece.len;
-        }
-        None
+        let position = record.position(frame).checked_sub(n)?;
+        record.positions(window).contains(&position).then(|| record.at(position))
     }
 
     /// Calls `f` with each of these frames, which are there, and the version of the weights that acted in it.

@@ -1,26 +1,56 @@
 //! Which frames a learner sees: one file a way to draw them.
+//!
+//! | to draw | with |
+//! |---|---|
+//! | frames, slices of one length for recurrent or model-based learners | [`Uniform`], [`Slices`] |
+//! | each once an epoch | [`WithoutReplacement`], [`SlicesWithoutReplacement`] |
+//! | each so many times, then never again | [`Consuming`] |
+//! | frames with a burn-in before and a bootstrap behind | [`Sequences`] |
+//! | frames that share a column's value, from the best groups | [`Groups`] |
+//! | from several buffers | [`Mixture`], over samplers |
+//! | with goals that were achieved later | [`Hindsight`], over samples |
 
+mod consuming;
+mod epoch;
+mod groups;
+mod her;
 mod maximum;
+mod mixture;
 mod priorities;
 mod prioritized;
 mod prioritized_slices;
 mod recency;
 mod schedule;
+mod sequences;
+mod slices;
+mod slices_without_replacement;
 mod staleness;
+mod starts;
 mod tree;
 mod uniform;
+mod without_replacement;
+
+use std::ops::Range;
 
 use serde::{Deserialize, Serialize};
 
 use super::{draws::Draws, view::View};
 use crate::error::Error;
 
+pub use consuming::Consuming;
+pub use groups::{Best, Groups, Share};
+pub use her::{Goals, Hindsight, Relabel, Relabelled};
+pub use mixture::Mixture;
 pub use prioritized::Prioritized;
 pub use prioritized_slices::PrioritizedSlices;
 pub use recency::Recency;
 pub use schedule::Schedule;
+pub use sequences::{Boundary, Sequences};
+pub use slices::{Short, Slices, Weighting};
+pub use slices_without_replacement::SlicesWithoutReplacement;
 pub use staleness::Staleness;
 pub use uniform::Uniform;
+pub use without_replacement::WithoutReplacement;
 
 /// A way to draw frames.
 ///
@@ -38,6 +68,18 @@ pub enum Sampling {
     Staleness(Staleness),
     /// New frames rather than old ones.
     Recency(Recency),
+    /// Every frame once an epoch.
+    WithoutReplacement(WithoutReplacement),
+    /// Every frame a number of times.
+    Consuming(Consuming),
+    /// Frames of one trajectory that follow each other.
+    Slices(Slices),
+    /// A slice of every trajectory once an epoch.
+    SlicesWithoutReplacement(SlicesWithoutReplacement),
+    /// Frames with those before and behind, for recurrent policies.
+    Sequences(Sequences),
+    /// Frames that share the value of a column.
+    Groups(Groups),
 }
 
 impl Default for Sampling {
@@ -71,7 +113,10 @@ macro_rules! from {
         }
     };
 }
-from!(Uniform Prioritized PrioritizedSlices Staleness Recency);
+from!(
+    Uniform Prioritized PrioritizedSlices Staleness Recency WithoutReplacement Consuming Slices
+    SlicesWithoutReplacement Sequences Groups
+);
 
 /// Frames that were drawn: `len` of one trajectory, from number `frame` on.
 #[derive(Clone, Copy, Debug, PartialEq)]
@@ -82,6 +127,26 @@ pub(super) struct Pick {
     pub weight: f32,
 }
 
+/// How the picks of a sampler become slots of a sample.
+#[derive(Clone, Debug)]
+pub(super) struct Layout<'a> {
+    /// Slots of each pick; none: as many as it has frames.
+    pub slots: Option<u32>,
+    /// By pick: slots before its first frame, which hold none if picks have a fixed number of slots, else are left out;
+    /// none if empty.
+    pub before: &'a [u32],
+    /// Steps from one frame of a pick to the next.
+    pub stride: u32,
+    /// The slots of each pick that are learned from.
+    pub learning: Range<usize>,
+}
+
+impl Default for Layout<'_> {
+    fn default() -> Self {
+        Self { slots: None, before: &[], stride: 1, learning: 0..usize::MAX }
+    }
+}
+
 /// What draws, with its state.
 pub(super) trait Draw: Send {
     /// Takes note of what was written since the last call.
@@ -90,9 +155,19 @@ pub(super) trait Draw: Send {
     /// Adds `n` picks, fewer at the end of an epoch. Errors: nothing can be drawn.
     fn draw(&mut self, view: &View<'_>, n: usize, draws: &mut Draws, picks: &mut Vec<Pick>) -> Result<(), Error>;
 
+    /// How the picks of the last draw lie in a sample.
+    fn layout(&self) -> Layout<'_> {
+        Layout::default()
+    }
+
     /// Whether an epoch ended with the last draw.
     fn ran_out(&self) -> bool {
         false
+    }
+
+    /// How many picks are left of the epoch, or of all uses; none for samplers without an end.
+    fn remaining(&self) -> Option<u64> {
+        None
     }
 
     /// Takes new priorities of frames that are there; returns how many it took.
