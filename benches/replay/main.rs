@@ -4,6 +4,7 @@
 //! `--check` fails if one misses its bound.
 
 #[path = "../collect/runner.rs"]
+#[allow(dead_code, reason = "another bench uses the rest")]
 mod runner;
 
 mod blocks;
