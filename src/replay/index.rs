@@ -139,6 +139,8 @@ pub(super) struct Index {
     open: HashMap<u64, u32>,
     /// Newest frames of trajectories as they were, ascending: when that frame goes, and it is the newest still, all do.
     deaths: VecDeque<(u64, u32)>,
+    /// Lists of earlier pieces that no record has now: few records have any, and which ones changes all the time.
+    spare: Vec<Vec<Piece>>,
     /// By record.
     finals: Vec<u8>,
     /// Bytes of an observation.
@@ -177,9 +179,8 @@ impl Index {
             self.records.push(record);
             self.finals.resize(self.records.len() * self.width, 0);
         } else {
-            let record = &mut self.records[at as usize];
-            let earlier = std::mem::take(&mut record.earlier);
-            *record = Record { id, first_step: step, frames: 0, end: End::RUNNING, earlier, newest, place };
+            self.records[at as usize] =
+                Record { id, first_step: step, frames: 0, end: End::RUNNING, earlier: Vec::new(), newest, place };
         }
         self.live.push(at);
         self.open.insert(id.0, at);
@@ -197,6 +198,9 @@ impl Index {
         } else if newest.step == piece.step && newest.frame(newest.len) == piece.first {
             newest.len += piece.len;
         } else {
+            if record.earlier.capacity() == 0 {
+                record.earlier = self.spare.pop().unwrap_or_default();
+            }
             record.earlier.retain(|piece| piece.last() >= window.tail);
             record.earlier.push(std::mem::replace(newest, piece));
         }
@@ -223,7 +227,11 @@ impl Index {
                 continue;
             }
             record.newest.len = 0;
-            record.earlier.clear();
+            if record.earlier.capacity() > 0 {
+                let mut earlier = std::mem::take(&mut record.earlier);
+                earlier.clear();
+                self.spare.push(earlier);
+            }
             let (id, place) = (record.id.0, record.place as usize);
             if self.open.get(&id) == Some(&at) {
                 self.open.remove(&id);
@@ -238,7 +246,8 @@ impl Index {
 
     /// Bytes held, without what allocators add.
     pub(super) fn memory(&self) -> usize {
-        let pieces: usize = self.records.iter().map(|record| record.earlier.capacity()).sum();
+        let lists = self.records.iter().map(|record| &record.earlier).chain(&self.spare);
+        let pieces: usize = lists.map(Vec::capacity).sum();
         self.records.capacity() * size_of::<Record>()
             + pieces * size_of::<Piece>()
             + (self.free.capacity() + self.live.capacity()) * size_of::<u32>()
