@@ -168,7 +168,9 @@ impl Ring {
         let mut state = self.lock();
         observations(&mut state.index);
         state.window.head += frames;
-        state.window.tail = state.window.tail.max(state.window.head.saturating_sub(self.capacity));
+        let tail = state.window.tail.max(state.window.head.saturating_sub(self.capacity));
+        state.window.tail = tail;
+        state.index.evict(tail);
         drop(state);
         self.changed.notify_all();
     }

@@ -41,6 +41,7 @@ fn check(replay: &Replay<Made>, model: &Model) {
     let mut ids: Vec<u64> = stored.iter().map(|stored| stored.id.0).collect();
     ids.sort_unstable();
     assert_eq!(ids, model.ids());
+    assert_eq!(replay.stats().trajectories as usize, ids.len());
     for stored in stored {
         let own = model.trajectory(stored.id.0);
         assert_eq!((stored.first, stored.frames as usize), (own[0], own.len()), "{stored:?}");
