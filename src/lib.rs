@@ -18,6 +18,7 @@ extern crate self as gleaner;
 pub use bytemuck;
 
 mod bytes;
+mod checkpoint;
 pub mod collector;
 pub mod components;
 pub mod config;

@@ -84,7 +84,7 @@ pub(crate) fn remembered<T: Task>(world: &mut World, plan: &Plan) -> Option<Box<
 
 /// The column "state": the state that each frame begins with.
 pub(crate) fn state_column<T: Task>(world: &mut World, plan: &Plan) -> (ColumnSpec, Box<dyn Source>) {
-    let fields = vec![Field { name: "", dtype: Dtype::F32, shape: vec![plan.state()] }];
-    let spec = ColumnSpec { name: "state", fields, stride: 4 * plan.state(), leads: true };
+    let fields = vec![Field { name: "".into(), dtype: Dtype::F32, shape: vec![plan.state()] }];
+    let spec = ColumnSpec { name: "state".into(), fields, stride: 4 * plan.state(), leads: true };
     (spec, Box::new(StateSource::<T>::new(world, plan)))
 }

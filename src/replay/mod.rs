@@ -1,18 +1,44 @@
 //! Replay: frames and trajectories that learners draw from while collectors write.
+//!
+//! # Checkpoints
+//!
+//! [`Replay::save`] writes a buffer and the samplers that draw from it, [`Replay::load`] reads them into new ones, whose
+//! samples are then the same bits as if nothing had happened. The file, all numbers little-endian:
+//!
+//! ```text
+//! "glnrplay" · version 1 (u32) · byte order (u32) · blocks: length (u32) · CRC-32 so far (u32) · bytes
+//! ```
+//!
+//! Blocks have up to 64 KiB, one of length 0 is the last. A checksum is over everything before it, its own length and its
+//! bytes. What the blocks carry, one behind the other, is in [postcard](https://postcard.jamesmunns.com)'s format or, where
+//! it says bytes, as it lies in memory:
+//!
+//! 1. the buffer: columns (name, fields, stride, leads), capacity, window (numbers of the oldest frame and of the next one),
+//!    frames of a chunk; nothing before the first write,
+//! 2. the index of trajectories, then the observation that follows the newest frame of each of its records: bytes,
+//! 3. the number of samplers, and of each how it draws, its n-step returns, its place in its random numbers, its own state
+//!    if it has drawn, and the samples that it has prepared ahead if it does that,
+//! 4. chunks of frames, the oldest first: of each column, and last of the records that the frames belong to (u32), the
+//!    values: bytes. A buffer that holds no frame has one frame of zeros here.
 
 mod buffer;
 mod cells;
 mod draws;
 mod index;
+mod load;
+mod mapped;
+mod prefetch;
 mod read;
 mod ring;
 mod sample;
 pub mod sampler;
 mod sampling;
+mod save;
 mod view;
 mod write;
 
-pub use buffer::{Capacity, Replay, ReplayConfig, ReplayStats};
+pub use buffer::{Capacity, Replay, ReplayConfig, ReplayStats, Storage};
+pub use prefetch::Prefetch;
 pub use read::Stored;
 pub use sample::Sample;
-pub use sampling::{Sampler, SamplerBuilder};
+pub use sampling::{Sampler, SamplerBuilder, Saved};

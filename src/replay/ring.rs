@@ -19,6 +19,7 @@ use std::{
 };
 
 use super::{
+    Storage,
     cells::{Cells, LINE, Run},
     index::{Index, Piece, Window},
 };
@@ -56,6 +57,20 @@ pub(super) struct Pin<'r> {
     frame: u64,
 }
 
+impl Pin<'_> {
+    /// Lets frames below `frame` go.
+    pub(super) fn advance(&mut self, frame: u64) {
+        debug_assert!(frame >= self.frame, "a pin moves on");
+        let mut state = self.ring.lock();
+        if let Some(pin) = state.pins.iter_mut().find(|pin| **pin == self.frame) {
+            *pin = frame;
+        }
+        self.frame = frame;
+        drop(state);
+        self.ring.changed.notify_all();
+    }
+}
+
 impl Drop for Pin<'_> {
     fn drop(&mut self) {
         let mut state = self.ring.lock();
@@ -73,7 +88,7 @@ fn spare(capacity: u64) -> u64 {
 }
 
 impl Ring {
-    pub(super) fn new(specs: &[ColumnSpec], capacity: u64) -> Result<Self, Error> {
+    pub(super) fn new(specs: &[ColumnSpec], capacity: u64, storage: &Storage) -> Result<Self, Error> {
         let refused = || Error::config("capacity", capacity, "what memory holds");
         let slots = capacity.checked_add(spare(capacity)).ok_or_else(refused)?;
         let (mut places, mut bytes) = (Vec::new(), 0_usize);
@@ -91,7 +106,7 @@ impl Ring {
         Ok(Self {
             specs: specs.into(),
             places: places.into(),
-            cells: Cells::new(bytes)?,
+            cells: Cells::new(bytes, storage)?,
             capacity,
             slots,
             state: Mutex::new(state),
@@ -141,6 +156,20 @@ impl Ring {
         }
     }
 
+    /// Copies values of column `i`, the last being the frames' records, into it, from frame number `at` on. The ring is
+    /// still the caller's alone.
+    pub(super) fn restore(&mut self, i: usize, values: &[u8], at: u64) {
+        let stride = self.specs.get(i).map_or(size_of::<u32>(), |spec| spec.stride);
+        if stride > 0 {
+            self.scatter(self.places[i], stride, values, Run { first: 0, step: 1, len: values.len() / stride }, at);
+        }
+    }
+
+    /// Replaces window and index. The ring is still the caller's alone.
+    pub(super) fn set_state(&mut self, window: Window, index: Index) {
+        *self.state.get_mut().unwrap_or_else(PoisonError::into_inner) = State { window, index, pins: Vec::new() };
+    }
+
     /// Notes which records frames from number `at` on belong to.
     pub(super) fn write_records(&self, records: &[u32], at: u64) {
         let source = Run { first: 0, step: 1, len: records.len() };
@@ -186,6 +215,12 @@ impl Ring {
     pub(super) fn gather(&self, pin: &Pin<'_>, i: usize, pieces: &[Piece], to: &mut [u8]) {
         debug_assert!(pieces.iter().all(|piece| piece.first >= pin.frame), "pinned frames");
         self.read(self.places[i], self.specs[i].stride, pieces, to);
+    }
+
+    /// Copies the records of pinned frames, as [`gather`](Self::gather) does a column.
+    pub(super) fn gather_records(&self, pin: &Pin<'_>, piece: Piece, to: &mut [u8]) {
+        debug_assert!(piece.first >= pin.frame, "pinned frames");
+        self.read(self.places[self.specs.len()], size_of::<u32>(), &[piece], to);
     }
 
     /// The record of a frame in the window, whose state is locked.

@@ -3,6 +3,7 @@
 use std::{fmt, marker::PhantomData};
 
 use bytemuck::Pod;
+use serde::{Deserialize, Serialize};
 
 use super::{
     index::Piece,
@@ -20,6 +21,8 @@ use crate::{
 /// Frames that were drawn, in columns: the picks of a sampler one behind the other, each of one frame or, for slices, of
 /// several that follow each other. It is independent of the buffer; given to
 /// [`Sampler::sample_into`](super::Sampler::sample_into) again its memory is used again.
+#[derive(Serialize, Deserialize)]
+#[serde(bound = "")]
 pub struct Sample<T: Task> {
     specs: Box<[ColumnSpec]>,
     columns: Vec<Bytes>,
@@ -31,12 +34,13 @@ pub struct Sample<T: Task> {
     /// By pick: where its frames end.
     ends: Vec<usize>,
     n_step: NStep,
+    #[serde(skip)]
     scratch: Scratch,
     task: PhantomData<fn() -> T>,
 }
 
 /// By pick: its `n`-step return and the discount of the value that follows.
-#[derive(Default)]
+#[derive(Default, Serialize, Deserialize)]
 struct NStep {
     returns: Vec<f32>,
     discounts: Vec<f32>,
@@ -186,7 +190,7 @@ impl<T: Task> Sample<T> {
     /// A column as values of `V`, which has the column's stride.
     pub fn column<V: Pod>(&self, name: &str) -> Result<&[V], Error> {
         let Some(i) = self.specs.iter().position(|spec| spec.name == name) else {
-            let legal: Vec<_> = self.specs.iter().map(|spec| spec.name).collect();
+            let legal: Vec<_> = self.specs.iter().map(|spec| &*spec.name).collect();
             return Err(Error::config("column", name, legal.join(", ")));
         };
         self.specs[i].values(self.columns[i].bytes())
@@ -302,6 +306,24 @@ impl<T: Task> Sample<T> {
         }
     }
 
+    /// Whether a sample that was loaded could be one of this ring. The error says what is wrong.
+    pub(super) fn check(&self, ring: &Ring) -> Result<(), String> {
+        let (frames, picks) = (self.frames.len(), self.ends.len());
+        let columns = self.specs.iter().zip(&self.columns);
+        let wanted = self.specs == ring.specs
+            && self.columns.len() == ring.specs.len()
+            && columns.into_iter().all(|(spec, values)| Some(values.bytes().len()) == spec.stride.checked_mul(frames));
+        if !wanted {
+            return Err("a sample has other columns".into());
+        }
+        let next = ring.specs[column::OBSERVATION].stride.checked_mul(picks);
+        let NStep { returns, discounts } = &self.n_step;
+        let steps = returns.len() == discounts.len() && (returns.is_empty() || returns.len() == picks);
+        let ends = self.ends.is_sorted() && self.ends.last().copied().unwrap_or_default() == frames;
+        let whole = steps && ends && next == Some(self.next.bytes().len()) && self.weights.len() == picks;
+        if whole && self.capacity == ring.capacity { Ok(()) } else { Err("a sample is not whole".into()) }
+    }
+
     /// Bytes held.
     pub fn memory(&self) -> usize {
         self.columns.iter().map(Bytes::capacity).sum::<usize>()
@@ -322,7 +344,7 @@ impl Scratch {
 
 impl<T: Task> fmt::Debug for Sample<T> {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let names: Vec<_> = self.specs.iter().map(|spec| spec.name).collect();
+        let names: Vec<_> = self.specs.iter().map(|spec| &*spec.name).collect();
         f.debug_struct("Sample")
             .field("frames", &self.len())
             .field("picks", &self.picks())

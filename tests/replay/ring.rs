@@ -1,6 +1,11 @@
 //! The ring and its index against a list of frames.
 
-use gleaner::replay::Replay;
+use std::{
+    path::PathBuf,
+    sync::atomic::{AtomicU32, Ordering::Relaxed},
+};
+
+use gleaner::replay::{Capacity, Replay, ReplayConfig, Storage};
 use proptest::{collection::vec, prelude::*};
 
 use crate::made::{Block, Made, Model, Source};
@@ -62,8 +67,12 @@ proptest! {
         rows in [1..8_usize, 1..8_usize],
         writes in writes(),
         script in vec(0..=255_u8, 97),
+        mapped in any::<bool>(),
     ) {
-        let replay = Replay::<Made>::new(capacity as u64).expect("a buffer");
+        let path = place();
+        let storage = if mapped { Storage::File(path.clone()) } else { Storage::Memory };
+        let config = ReplayConfig { capacity: Capacity::Frames(capacity as u64), storage, ..ReplayConfig::default() };
+        let replay = Replay::<Made>::with_config(config).expect("a buffer");
         let mut model = Model::new(capacity);
         let mut sources = [Source::new(rows[0], 1), Source::new(rows[1], 2), Source::new(1, 3)];
         let (mut serial, mut at) = (0, 0);
@@ -88,8 +97,38 @@ proptest! {
             replay.extend(&Block::new(&slots, shape)).expect("room");
             model.extend(&slots, shape);
             check(&replay, &model);
+            prop_assert_eq!(path.exists(), mapped);
         }
+        drop(replay);
+        prop_assert!(!path.exists());
     }
+}
+
+/// A path where nothing is.
+fn place() -> PathBuf {
+    static NUMBER: AtomicU32 = AtomicU32::new(0);
+    let name = format!("replay-ring-{}-{}", std::process::id(), NUMBER.fetch_add(1, Relaxed));
+    PathBuf::from(env!("CARGO_TARGET_TMPDIR")).join(name)
+}
+
+/// ST-04: a mapped file that is there already, or that the disk has no room for, is an error of the first write.
+#[test]
+fn st_04_a_file_that_cannot_be_made_is_an_error() {
+    let path = place();
+    let storage = || ReplayConfig { storage: Storage::File(path.clone()), ..ReplayConfig::default() };
+    let block = || Block::new(&Source::new(1, 0).ticks(1, 0, &mut || 9), None);
+    std::fs::write(&path, b"of somebody").expect("room");
+    let replay = Replay::<Made>::with_config(storage()).expect("not made yet");
+    let error = replay.extend(&block()).expect_err("it exists").to_string();
+    assert!(error.contains("replay-ring"), "{error}");
+    assert_eq!(std::fs::read(&path).expect("it stays"), b"of somebody");
+    std::fs::remove_file(&path).expect("ours");
+    let config = ReplayConfig { capacity: Capacity::Frames(1 << 50), ..storage() };
+    let huge = Replay::<Made>::with_config(config).expect("not made yet");
+    assert!(huge.extend(&block()).is_err());
+    assert!(!path.exists(), "nothing is left behind");
+    replay.extend(&block()).expect("room now");
+    assert_eq!(replay.len(), 1);
 }
 
 /// J7: a block of more than twice the capacity leaves its newest frames.
