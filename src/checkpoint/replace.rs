@@ -93,6 +93,10 @@ fn sync_folder(folder: &Path) -> io::Result<()> {
 mod tests {
     use super::*;
 
+    fn says(text: &'static [u8]) -> impl FnOnce(&mut dyn Write) -> Result<(), Error> {
+        move |to| to.write_all(text).map_err(|error| Error::Checkpoint(error.to_string()))
+    }
+
     #[test]
     fn the_old_file_stays_until_the_new_one_is_whole() {
         let folder = std::env::temp_dir().join(format!("gleaner-replace-{}", std::process::id()));
@@ -105,14 +109,14 @@ mod tests {
             names
         };
         fs::write(folder.join(".state.1-0.new"), "of a killed process").expect("room");
-        replace(&path, |to| Ok(to.write_all(b"first").expect("room"))).expect("room");
+        replace(&path, says(b"first")).expect("room");
         assert_eq!(names(), ["state"]);
         let stopped = |to: &mut dyn Write| {
             to.write_all(b"sec").expect("room");
             assert_eq!(fs::read(&path).expect("the old file"), b"first");
             assert_eq!(names().len(), 2);
             // One that is being written is not taken for abandoned.
-            replace(&path, |to| Ok(to.write_all(b"third").expect("room"))).expect("room");
+            replace(&path, says(b"third")).expect("room");
             assert_eq!(names().len(), 2);
             Err(Error::Checkpoint("stopped".into()))
         };
