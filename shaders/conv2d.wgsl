@@ -2,10 +2,11 @@
 // products. Twin: `policy::layer::conv2d`.
 #import shared/activation
 #import shared/grid
+#import shared/weights
 
 struct Conv2dParams {
     rows: u32,
-    // First column that is read, and columns of a row there.
+    // First word that is read, and words of a row there.
     start: u32,
     stride: u32,
     // Of the input.
@@ -24,18 +25,33 @@ struct Conv2dParams {
 }
 
 override activation: u32 = 0u;
+// Whether the image is of bytes, four a word; else of floats.
+override bytes: bool = false;
 
 @group(0) @binding(0) var<uniform> params: Conv2dParams;
-@group(0) @binding(1) var<storage, read> from_: array<f32>;
-@group(0) @binding(2) var<storage, read> weight: array<f32>;
-@group(0) @binding(3) var<storage, read> bias: array<f32>;
+@group(0) @binding(1) var<storage, read> from_: array<u32>;
+@group(0) @binding(2) var<storage, read> weight: array<u32>;
+@group(0) @binding(3) var<storage, read> bias: array<u32>;
 @group(0) @binding(4) var<storage, read_write> to_: array<f32>;
 
+fn weight_at(i: u32) -> f32 {
+    return element(weight[slot(i)], i);
+}
+
+// Element `i` of the image that begins at word `first`.
+fn pixel_at(first: u32, i: u32) -> f32 {
+    if bytes {
+        return f32((from_[first + i / 4u] >> (8u * (i % 4u))) & 0xffu);
+    }
+    return bitcast<f32>(from_[first + i]);
+}
+
 fn store(row: u32, filter_: u32, place: u32, sums: vec4<f32>) {
+    let offset = element(bias[slot(filter_)], filter_);
     for (var j = 0u; filter_ < params.filters && j < 4u; j++) {
         if place + j < params.places {
             let at = (row * params.filters + filter_) * params.places + place + j;
-            to_[at] = activated(activation, bias[filter_] + params.scale * sums[j]);
+            to_[at] = activated(activation, offset + params.scale * sums[j]);
         }
     }
 }
@@ -59,19 +75,20 @@ fn main(
     let four = vec4<u32>(0u, 1u, 2u, 3u);
     let places = min(place + four, vec4<u32>(params.places - 1u));
     let corners = (places / params.columns * params.width + places % params.columns) * params.step;
-    let x = row * params.stride + params.start + corners;
+    let first = row * params.stride + params.start;
     let patch_ = params.channels * params.side * params.side;
     var w = min(filter_ + four, vec4<u32>(params.filters - 1u)) * patch_;
     var sums = mat4x4<f32>();
     for (var line = 0u; line < params.channels * params.side; line++) {
-        let pixels = x + (line / params.side * params.height + line % params.side) * params.width;
+        let pixels = corners + (line / params.side * params.height + line % params.side) * params.width;
         for (var k = 0u; k < params.side; k++) {
             let p = pixels + k;
-            let pixel = vec4<f32>(from_[p.x], from_[p.y], from_[p.z], from_[p.w]);
-            sums[0] += weight[w.x] * pixel;
-            sums[1] += weight[w.y] * pixel;
-            sums[2] += weight[w.z] * pixel;
-            sums[3] += weight[w.w] * pixel;
+            let near = vec2<f32>(pixel_at(first, p.x), pixel_at(first, p.y));
+            let pixel = vec4<f32>(near, pixel_at(first, p.z), pixel_at(first, p.w));
+            sums[0] += weight_at(w.x) * pixel;
+            sums[1] += weight_at(w.y) * pixel;
+            sums[2] += weight_at(w.z) * pixel;
+            sums[3] += weight_at(w.w) * pixel;
             w += vec4<u32>(1u);
         }
     }

@@ -1,6 +1,7 @@
 // A learned vector for each value of a discrete observation: a thread an element. Twin: `policy::layer::embedding`.
 #import shared/grid
 #import shared/math
+#import shared/weights
 
 struct EmbeddingParams {
     rows: u32,
@@ -13,7 +14,7 @@ struct EmbeddingParams {
 
 @group(0) @binding(0) var<uniform> params: EmbeddingParams;
 @group(0) @binding(1) var<storage, read> from_: array<f32>;
-@group(0) @binding(2) var<storage, read> weight: array<f32>;
+@group(0) @binding(2) var<storage, read> weight: array<u32>;
 @group(0) @binding(3) var<storage, read_write> to_: array<f32>;
 
 @compute @workgroup_size(64)
@@ -31,5 +32,6 @@ fn main(
     // What is outside of the table has the nearest entry, NaN the first; a cast alone may give anything for them.
     let bounded = select(clamp(x, 0.0, f32(params.entries)), 0.0, is_nan(x));
     let entry = min(u32(bounded), params.entries - 1u);
-    to_[i] = weight[entry * params.outputs + i % params.outputs];
+    let at = entry * params.outputs + i % params.outputs;
+    to_[i] = element(weight[slot(at)], at);
 }

@@ -1,7 +1,8 @@
-// A whole network of small linear layers: a thread a row, whose matrices are in private memory. The weights are in
-// uniform memory: all threads read the same word at the same time, so one load serves many. Twin: `policy::gpu::fused`.
+// A whole network of small linear layers: a thread a row, whose matrices are in private memory. Where the weights are
+// read from depends on the adapter: `network_uniform` or `network_workgroup`. Twin: `policy::gpu::fused`.
 #import shared/activation
 #import shared/grid
+#import shared/weights
 
 struct FusedParams {
     rows: u32,
@@ -15,34 +16,26 @@ struct FusedParams {
     value_width: u32,
 }
 
-struct FusedLayer {
-    // Where it reads and writes in a row's memory.
-    start: u32,
-    to_: u32,
-    inputs: u32,
-    // Tiles of 8 outputs.
-    tiles: u32,
-    // Its first word of `weights`: the bias, then the weights of each input.
-    first: u32,
-    // Whether the activation follows.
-    activated: u32,
-    padding: vec2<u32>,
-}
-
-struct FusedNetwork {
-    layers: array<FusedLayer, 16>,
-    weights: array<vec4<f32>, 4064>,
-}
-
 override activation: u32 = 0u;
 
 @group(0) @binding(0) var<uniform> params: FusedParams;
-@group(0) @binding(1) var<uniform> network: FusedNetwork;
+// Binding 1.
+#import shared/network_uniform
 @group(0) @binding(2) var<storage, read> from_: array<f32>;
 @group(0) @binding(3) var<storage, read_write> params_: array<f32>;
 @group(0) @binding(4) var<storage, read_write> values: array<f32>;
 
 var<private> memory: array<f32, 320>;
+
+// Weights of 8 outputs.
+fn tile_at(i: u32) -> mat2x4<f32> {
+    if half {
+        let words = four(i);
+        let low = vec4<f32>(unpack2x16float(words.x), unpack2x16float(words.y));
+        return mat2x4<f32>(low, vec4<f32>(unpack2x16float(words.z), unpack2x16float(words.w)));
+    }
+    return mat2x4<f32>(bitcast<vec4<f32>>(four(2u * i)), bitcast<vec4<f32>>(four(2u * i + 1u)));
+}
 
 fn store(at: u32, x: vec4<f32>, activate: bool) {
     for (var i = 0u; i < 4u; i++) {
@@ -56,17 +49,17 @@ fn store(at: u32, x: vec4<f32>, activate: bool) {
 
 fn run(layer: FusedLayer) {
     for (var tile = 0u; tile < layer.tiles; tile++) {
-        var at = layer.first + tile * 2u;
-        var low = network.weights[at];
-        var high = network.weights[at + 1u];
+        var at = layer.first + tile;
+        var sums = tile_at(at);
         for (var k = 0u; k < layer.inputs; k++) {
-            at += layer.tiles * 2u;
+            at += layer.tiles;
             let x = memory[layer.start + k];
-            low += network.weights[at] * x;
-            high += network.weights[at + 1u] * x;
+            let weights = tile_at(at);
+            sums[0] += weights[0] * x;
+            sums[1] += weights[1] * x;
         }
-        store(layer.to_ + tile * 8u, low, layer.activated != 0u);
-        store(layer.to_ + tile * 8u + 4u, high, layer.activated != 0u);
+        store(layer.to_ + tile * 8u, sums[0], layer.activated != 0u);
+        store(layer.to_ + tile * 8u + 4u, sums[1], layer.activated != 0u);
     }
 }
 
@@ -76,6 +69,7 @@ fn main(
     @builtin(num_workgroups) groups: vec3<u32>,
     @builtin(local_invocation_index) local: u32,
 ) {
+    fetch(local);
     let row = item(group, groups, local);
     // Past the end the last row is computed again: no thread leaves early, so that all stay together.
     let source = min(row, params.rows - 1u) * params.inputs;

@@ -4,23 +4,23 @@
 fn new_states(tile: Tile, unit: u32) -> vec4<f32> {
     let n = params.outputs;
     let gates = vec3<u32>(unit, unit + n, unit + 2u * n);
-    var r = vec4<f32>(bias_x[gates.x] + bias_h[gates.x]);
-    var z = vec4<f32>(bias_x[gates.y] + bias_h[gates.y]);
-    var new_x = vec4<f32>(bias_x[gates.z]);
-    var new_h = vec4<f32>(bias_h[gates.z]);
+    var r = vec4<f32>(bias_x_at(gates.x) + bias_h_at(gates.x));
+    var z = vec4<f32>(bias_x_at(gates.y) + bias_h_at(gates.y));
+    var new_x = vec4<f32>(bias_x_at(gates.z));
+    var new_h = vec4<f32>(bias_h_at(gates.z));
     for (var i = 0u; i < params.inputs; i++) {
         let x = inputs_at(tile, i);
         let w = gates * params.inputs + i;
-        r += weight_x[w.x] * x;
-        z += weight_x[w.y] * x;
-        new_x += weight_x[w.z] * x;
+        r += weight_x_at(w.x) * x;
+        z += weight_x_at(w.y) * x;
+        new_x += weight_x_at(w.z) * x;
     }
     for (var i = 0u; i < n; i++) {
         let h = states_at(tile, i);
         let w = gates * n + i;
-        r += weight_h[w.x] * h;
-        z += weight_h[w.y] * h;
-        new_h += weight_h[w.z] * h;
+        r += weight_h_at(w.x) * h;
+        z += weight_h_at(w.y) * h;
+        new_h += weight_h_at(w.z) * h;
     }
     var h = states_at(tile, unit);
     for (var j = 0u; j < 4u; j++) {

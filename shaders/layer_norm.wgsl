@@ -1,6 +1,7 @@
 // Normalisation over the elements of a row, with its activation: a workgroup a row. Twin: `policy::layer::layer_norm`.
 #import shared/activation
 #import shared/reduce
+#import shared/weights
 
 struct LayerNormParams {
     rows: u32,
@@ -15,16 +16,17 @@ override activation: u32 = 0u;
 
 @group(0) @binding(0) var<uniform> params: LayerNormParams;
 @group(0) @binding(1) var<storage, read> from_: array<f32>;
-@group(0) @binding(2) var<storage, read> weight: array<f32>;
-@group(0) @binding(3) var<storage, read> bias: array<f32>;
+@group(0) @binding(2) var<storage, read> weight: array<u32>;
+@group(0) @binding(3) var<storage, read> bias: array<u32>;
 @group(0) @binding(4) var<storage, read_write> to_: array<f32>;
 
 @compute @workgroup_size(64)
 fn main(
     @builtin(workgroup_id) group: vec3<u32>,
     @builtin(num_workgroups) groups: vec3<u32>,
-    @builtin(local_invocation_index) local: u32,
+    thread: Thread,
 ) {
+    let local = thread.local;
     let row = group.y * groups.x + group.x;
     if row >= params.rows {
         return;
@@ -35,15 +37,16 @@ fn main(
     for (var i = local; i < params.columns; i += GROUP) {
         part += from_[first + i];
     }
-    let mean = inverse * group_sum(local, part);
+    let mean = inverse * group_sum(thread, part);
     part = 0.0;
     for (var i = local; i < params.columns; i += GROUP) {
         let x = from_[first + i] - mean;
         part += x * x;
     }
-    let scale = 1.0 / sqrt(inverse * group_sum(local, part) + 1e-5);
+    let scale = 1.0 / sqrt(inverse * group_sum(thread, part) + 1e-5);
     for (var i = local; i < params.columns; i += GROUP) {
         let x = (from_[first + i] - mean) * scale;
-        to_[row * params.columns + i] = activated(activation, x * weight[i] + bias[i]);
+        let y = x * element(weight[slot(i)], i) + element(bias[slot(i)], i);
+        to_[row * params.columns + i] = activated(activation, y);
     }
 }

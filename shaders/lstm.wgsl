@@ -7,23 +7,23 @@ fn gates_of(tile: Tile, unit: u32) -> mat4x4<f32> {
     let gates = unit + n * vec4<u32>(0u, 1u, 2u, 3u);
     var sums = mat4x4<f32>();
     for (var gate = 0u; gate < 4u; gate++) {
-        sums[gate] = vec4<f32>(bias_x[gates[gate]] + bias_h[gates[gate]]);
+        sums[gate] = vec4<f32>(bias_x_at(gates[gate]) + bias_h_at(gates[gate]));
     }
     for (var i = 0u; i < params.inputs; i++) {
         let x = inputs_at(tile, i);
         let w = gates * params.inputs + i;
-        sums[0] += weight_x[w.x] * x;
-        sums[1] += weight_x[w.y] * x;
-        sums[2] += weight_x[w.z] * x;
-        sums[3] += weight_x[w.w] * x;
+        sums[0] += weight_x_at(w.x) * x;
+        sums[1] += weight_x_at(w.y) * x;
+        sums[2] += weight_x_at(w.z) * x;
+        sums[3] += weight_x_at(w.w) * x;
     }
     for (var i = 0u; i < n; i++) {
         let h = states_at(tile, i);
         let w = gates * n + i;
-        sums[0] += weight_h[w.x] * h;
-        sums[1] += weight_h[w.y] * h;
-        sums[2] += weight_h[w.z] * h;
-        sums[3] += weight_h[w.w] * h;
+        sums[0] += weight_h_at(w.x) * h;
+        sums[1] += weight_h_at(w.y) * h;
+        sums[2] += weight_h_at(w.z) * h;
+        sums[3] += weight_h_at(w.w) * h;
     }
     return sums;
 }

@@ -11,14 +11,15 @@ use crate::{
     env::Stepper,
     error::Error,
     hooks::{Hooks, guarded},
-    policy::Evaluator,
+    policies::Seat,
+    policy::{Critics, Evaluator},
     rollout::{Assembly, Batch, Block},
     stats::{Monitor, Stats},
     task::Task,
     weights::WeightsHandle,
 };
 
-pub(crate) use crate::drive::build;
+pub(crate) use crate::build::{Build, build};
 
 /// Which rows a call is about.
 #[derive(Clone, Copy, Debug)]
@@ -74,10 +75,10 @@ pub struct Collector<T: Task> {
     pub(crate) config: CollectorConfig,
     pub(crate) stepper: Box<dyn Stepper<T>>,
     pub(crate) hooks: Hooks<T>,
-    pub(crate) assembly: Option<Assembly<T>>,
-    pub(crate) weights: Option<WeightsHandle>,
-    pub(crate) evaluator: Option<Evaluator<T>>,
-    /// The same, as batches share it.
+    pub(crate) policies: Vec<Seat<T>>,
+    /// Rows of one simulation.
+    pub(crate) agents: usize,
+    /// The policies' networks, as batches share them.
     critic: Option<Arc<dyn Critic<T>>>,
     pub(crate) entities: Vec<Entity>,
     pub(crate) state: State,
@@ -89,13 +90,16 @@ impl<T: Task> Collector<T> {
         config: CollectorConfig,
         stepper: Box<dyn Stepper<T>>,
         hooks: Hooks<T>,
-        evaluator: Option<Evaluator<T>>,
-        weights: Option<WeightsHandle>,
+        policies: Vec<Seat<T>>,
+        agents: usize,
         entities: Vec<Entity>,
     ) -> Self {
-        let assembly = config.trajs_per_batch.map(|_| Assembly::new(&drive.specs));
-        let critic = evaluator.clone().map(|evaluator| Arc::new(evaluator) as Arc<dyn Critic<T>>);
-        Self { drive, config, stepper, hooks, assembly, weights, evaluator, critic, entities, state: State::Ready }
+        let evaluators = || policies.iter().map(|policy| policy.evaluator.clone());
+        let critic: Option<Arc<dyn Critic<T>>> = match &policies[..] {
+            [policy] => policy.evaluator.clone().map(|evaluator| Arc::new(evaluator) as _),
+            _ => evaluators().flatten().next().map(|_| Arc::new(Critics(evaluators().collect())) as _),
+        };
+        Self { drive, config, stepper, hooks, policies, agents, critic, entities, state: State::Ready }
     }
 
     /// Rows.
@@ -118,10 +122,15 @@ impl<T: Task> Collector<T> {
         self.config.worker.map(u32::from)
     }
 
-    /// Batches of the whole budget; none for an endless collector and in trajectory mode, where the number depends on
-    /// the data.
+    /// Whether whole trajectories are joined, to be yielded or written.
+    pub(crate) fn joins(&self) -> bool {
+        self.drive.world.contains_resource::<Assembly<T>>()
+    }
+
+    /// Batches, or receipts, of the whole budget; none for an endless collector and in trajectory mode, where the number
+    /// depends on the data.
     pub fn len(&self) -> Option<u64> {
-        let bounded = self.config.total_frames.filter(|_| self.assembly.is_none())?;
+        let bounded = self.config.total_frames.filter(|_| !self.joins())?;
         Some(bounded.div_ceil(self.frames_per_batch() as u64))
     }
 
@@ -145,19 +154,22 @@ impl<T: Task> Collector<T> {
         self.drive.monitor.clone()
     }
 
-    /// Publishes new weights from anywhere; none if the policy is no network.
+    /// Publishes new weights from anywhere; none if the policy is no network. Of several policies the first one's; see
+    /// [`weights_of`](Self::weights_of).
     pub fn weights(&self) -> Option<WeightsHandle> {
-        self.weights.clone()
+        self.weights_of(0)
     }
 
-    /// The policy's network outside the tick, under the newest adopted weights; none if the policy is no network.
+    /// The policy's network outside the tick, under the newest adopted weights; none if the policy is no network. Of
+    /// several policies the first one's; see [`evaluator_of`](Self::evaluator_of).
     pub fn evaluator(&self) -> Option<Evaluator<T>> {
-        self.evaluator.clone()
+        self.evaluator_of(0)
     }
 
-    /// Statistics that observations are normalised with; none if they are not.
+    /// Statistics that observations are normalised with; none if they are not. Of several policies the first one's; see
+    /// [`normalization_of`](Self::normalization_of).
     pub fn normalization(&mut self) -> Option<crate::policy::RunningNorm> {
-        self.drive.normalization()
+        self.normalization_of(0)
     }
 
     /// The world of the rows, trajectories and policy.
@@ -177,15 +189,18 @@ impl<T: Task> Collector<T> {
             rollout: self.drive.rollout_bytes(self.config.rows, self.horizon()),
             free_arenas,
             arenas,
-            trajectories: self.assembly.as_ref().map_or(0, Assembly::memory),
+            trajectories: self.drive.world.get_resource().map_or(0, Assembly::<T>::memory),
         }
     }
 
-    /// One rollout outside iteration, on the same budget and ledger. Errors: [`Error::State`] in trajectory mode, after
-    /// the end of the budget and after shutdown.
+    /// One rollout outside iteration, on the same budget and ledger. Errors: [`Error::State`] in trajectory mode, with a
+    /// replay buffer, after the end of the budget and after shutdown.
     pub fn rollout(&mut self) -> Result<Batch<T>, Error> {
         let error = |problem: &str| Error::State { call: "rollout", problem: problem.into() };
-        if self.assembly.is_some() {
+        if self.replay().is_some() {
+            return Err(error("rollouts are written to a replay buffer; take receipts instead"));
+        }
+        if self.joins() {
             return Err(error("whole trajectories are collected (trajs_per_batch); iterate instead"));
         }
         match self.state {
@@ -194,11 +209,11 @@ impl<T: Task> Collector<T> {
             _ => {}
         }
         let batch = self.fixed_batch().inspect_err(|error| self.shutdown_after(error))?;
-        self.deliver(batch).inspect_err(|error| self.shutdown_after(error))
+        self.deliver(batch).map(|(batch, _)| batch).inspect_err(|error| self.shutdown_after(error))
     }
 
     /// Ticks that the budget allows for the next rollout, at most a horizon.
-    fn ticks_left(&self) -> usize {
+    pub(crate) fn ticks_left(&self) -> usize {
         let left = self.frames_left().div_ceil(self.config.rows as u64);
         left.min(self.horizon() as u64) as usize
     }
@@ -209,7 +224,7 @@ impl<T: Task> Collector<T> {
     }
 
     /// Steps one rollout and returns its block.
-    fn roll(&mut self) -> Result<Box<Block<T>>, Error> {
+    pub(crate) fn roll(&mut self) -> Result<Box<Block<T>>, Error> {
         // The arena first: a call that finds none is made again, and the hook belongs to a rollout.
         let block = self.drive.pool.take()?;
         if let Err(error) = self.prepare() {
@@ -235,42 +250,64 @@ impl<T: Task> Collector<T> {
         Ok(self.wrap(block))
     }
 
-    fn wrap(&self, block: Box<Block<T>>) -> Batch<T> {
+    pub(crate) fn wrap(&self, block: Box<Block<T>>) -> Batch<T> {
         let index = self.drive.monitor.ledger().counters.batches;
         Batch::new(block, self.drive.specs.clone(), self.critic.clone(), Some(self.drive.pool.clone()), index)
     }
 
+    /// The next `n` complete trajectories that wait, as a batch.
+    pub(crate) fn joined(&mut self, n: usize, padded: bool) -> Result<Batch<T>, Error> {
+        let (mut block, specs) = (self.drive.pool.take()?, self.drive.specs.clone());
+        if let Some(mut assembly) = self.drive.assembly() {
+            assembly.emit(&mut block, &specs, n, padded);
+        }
+        Ok(self.wrap(block))
+    }
+
+    /// Complete trajectories that wait.
+    pub(crate) fn waiting(&self) -> usize {
+        self.drive.world.get_resource().map_or(0, Assembly::<T>::waiting)
+    }
+
     /// Rolls until a batch of whole trajectories is complete; at the end of the budget what is left, then none.
-    fn trajectory_batch(&mut self) -> Result<Option<Batch<T>>, Error> {
-        let n = self.config.trajs_per_batch.unwrap_or(1);
-        let waiting = |this: &Self| this.assembly.as_ref().map_or(0, Assembly::waiting);
-        while waiting(self) < n && self.ticks_left() > 0 {
+    fn trajectory_batch(&mut self, n: usize) -> Result<Option<Batch<T>>, Error> {
+        while self.waiting() < n && self.ticks_left() > 0 {
             let block = self.roll()?;
-            if let Some(assembly) = &mut self.assembly {
-                self.drive.ingest(assembly, &block);
-            }
+            self.drive.ingest(&block);
             self.drive.pool.give_back(block);
         }
-        if waiting(self) == 0 {
+        if self.waiting() == 0 {
             return Ok(None);
         }
-        let mut block = self.drive.pool.take()?;
-        let padded = self.config.traj_format == Some(TrajFormat::Padded);
-        if let Some(assembly) = &mut self.assembly {
-            assembly.emit(&mut block, &self.drive.specs, n, padded);
-        }
-        Ok(Some(self.wrap(block)))
+        self.joined(n, self.config.traj_format == Some(TrajFormat::Padded)).map(Some)
     }
 
     fn poll(&mut self) -> Result<Option<Batch<T>>, Error> {
-        let batch = if self.assembly.is_some() {
-            self.trajectory_batch()?
-        } else if self.ticks_left() > 0 {
-            Some(self.fixed_batch()?)
-        } else {
-            None
+        if self.replay().is_some() {
+            let problem = "what is collected is written to a replay buffer; iterate over receipts() instead".into();
+            return Err(Error::State { call: "next", problem });
+        }
+        let batch = match self.config.trajs_per_batch {
+            Some(n) => self.trajectory_batch(n)?,
+            None if self.ticks_left() > 0 => Some(self.fixed_batch()?),
+            None => None,
         };
-        batch.map(|batch| self.deliver(batch)).transpose()
+        batch.map(|batch| self.deliver(batch).map(|(batch, _)| batch)).transpose()
+    }
+
+    /// What a poll gave, as an iterator's item; ends the collection with it if need be.
+    pub(crate) fn yielded<V>(&mut self, polled: Result<Option<V>, Error>) -> Option<Result<V, Error>> {
+        match polled {
+            Ok(Some(value)) => Some(Ok(value)),
+            Ok(None) => {
+                self.finish();
+                None
+            }
+            Err(error) => {
+                self.shutdown_after(&error);
+                Some(Err(error))
+            }
+        }
     }
 }
 
@@ -281,17 +318,8 @@ impl<T: Task> Iterator for Collector<T> {
         if self.state != State::Ready {
             return None;
         }
-        match self.poll() {
-            Ok(Some(batch)) => Some(Ok(batch)),
-            Ok(None) => {
-                self.finish();
-                None
-            }
-            Err(error) => {
-                self.shutdown_after(&error);
-                Some(Err(error))
-            }
-        }
+        let polled = self.poll();
+        self.yielded(polled)
     }
 }
 

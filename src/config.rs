@@ -1,19 +1,25 @@
-//! Building a collector: every option, its default, and what is legal.
+//! Building a collector: every option and its default.
+
+mod check;
 
 use bevy_ecs::prelude::*;
 
 use crate::{
-    collector::{Collector, build},
+    collector::{Build, Collector, build},
     components::Parallelism,
     data::Data,
     env::{BatchEnv, BatchStepper, Env, RowContext, RowStepper, Stepper},
     error::{BoxError, Error},
     hooks::Hooks,
-    policy::{Exploration, Policy},
+    policy::{Exploration, Policies, Policy},
+    replay::Replay,
+    replay_writer::WholeEpisodes,
     rollout::{Batch, Columns, RewardTransform},
     schedule::Executor,
     task::Task,
 };
+
+pub use crate::replay_writer::ReplayWriteMode;
 
 /// How whole trajectories lie in a batch.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, serde::Serialize, serde::Deserialize)]
@@ -49,6 +55,14 @@ pub struct CollectorConfig {
     pub trajs_per_batch: Option<usize>,
     /// How whole trajectories lie in a batch. Only with `trajs_per_batch`. Default: one behind the other.
     pub traj_format: Option<TrajFormat>,
+    /// What is written to the replay buffer. Only with [`CollectorBuilder::replay`]. Default: rollouts.
+    pub replay_write_mode: Option<ReplayWriteMode>,
+    /// Finished episodes of a write, fewer if fewer wait. Only with mode `Trajectory`. Default: all that wait.
+    pub trajs_per_write: Option<usize>,
+    /// Frames of running episodes that are held until their end; looked at after each rollout. Beyond, the longest ones
+    /// are written as they are and go on in the buffer with the rest of their episode. Only with mode `Trajectory`.
+    /// Default: 4,096 for each row.
+    pub max_open_frames: Option<usize>,
     /// How the policy's distribution becomes an action. Default: sample.
     pub exploration: Exploration,
     /// Master seed of all streams. Default: 0.
@@ -91,6 +105,9 @@ impl Default for CollectorConfig {
             set_truncated: false,
             trajs_per_batch: None,
             traj_format: None,
+            replay_write_mode: None,
+            trajs_per_write: None,
+            max_open_frames: None,
             exploration: Exploration::Sample,
             seed: 0,
             threads: 1,
@@ -123,6 +140,13 @@ impl CollectorConfig {
         self.horizon().saturating_mul(self.rows)
     }
 
+    /// How whole episodes are written to a replay buffer; none if rollouts are.
+    pub(crate) fn whole_episodes(&self) -> Option<WholeEpisodes> {
+        let most = self.max_open_frames.unwrap_or(self.rows.saturating_mul(4_096));
+        (self.replay_write_mode == Some(ReplayWriteMode::Trajectory))
+            .then_some(WholeEpisodes { per_write: self.trajs_per_write, max_open: most })
+    }
+
     pub(crate) fn parallelism(&self) -> Parallelism {
         if self.threads == 1 {
             return Parallelism::SERIAL;
@@ -133,64 +157,21 @@ impl CollectorConfig {
             infer_rows: self.infer_rows_per_thread,
         }
     }
-
-    /// Every violation at once.
-    pub(crate) fn check(&self) -> Result<(), Error> {
-        let mut errors = Vec::new();
-        let mut require = |holds: bool, field: &'static str, value: String, legal: &str| {
-            if !holds {
-                errors.push(Error::config(field, value, legal));
-            }
-        };
-        let positive = |value: Option<usize>| value != Some(0);
-        let show = |value: Option<usize>| value.unwrap_or(0).to_string();
-        require((1..=MAX_ROWS).contains(&self.rows), "rows", self.rows.to_string(), "1 to 16777216");
-        require(positive(self.frames_per_batch), "frames_per_batch", show(self.frames_per_batch), "1 or more");
-        require(self.horizon() < 1 << 31, "frames_per_batch", show(self.frames_per_batch), "fewer than 2^31 ticks");
-        require(self.total_frames != Some(0), "total_frames", "0".into(), "1 or more, or none for endless");
-        require(self.max_frames_per_traj != Some(0), "max_frames_per_traj", "0".into(), "1 or more, or none");
-        require(positive(self.trajs_per_batch), "trajs_per_batch", show(self.trajs_per_batch), "1 or more, or none");
-        require((1..=1_024).contains(&self.threads), "threads", self.threads.to_string(), "1 to 1024");
-        require((1..=1 << 16).contains(&self.max_arenas), "max_arenas", self.max_arenas.to_string(), "1 to 65536");
-        let rows = [
-            ("step_rows_per_thread", self.step_rows_per_thread),
-            ("infer_rows_per_thread", self.infer_rows_per_thread),
-        ];
-        for (field, value) in rows {
-            require(value > 0, field, value.to_string(), "1 or more");
-        }
-        errors.extend(self.reward.problems());
-        errors.extend(self.conflicts());
-        Error::all(errors)
-    }
-
-    fn conflicts(&self) -> Vec<Error> {
-        let mut errors = Vec::new();
-        let mut conflict = |first, second, reason: &str| {
-            errors.push(Error::Conflict { first, second, reason: reason.into() });
-        };
-        if self.traj_format.is_some() && self.trajs_per_batch.is_none() {
-            conflict("traj_format", "trajs_per_batch", "a format of trajectories needs trajs_per_batch");
-        }
-        if self.set_truncated && self.trajs_per_batch.is_some() {
-            let reason = "whole trajectories have no batch edge to mark; leave one of them out";
-            conflict("set_truncated", "trajs_per_batch", reason);
-        }
-        errors
-    }
 }
 
 /// Makes a [`Collector`]. Every method sets one option of [`CollectorConfig`] or a part; `build` checks them all.
 pub struct CollectorBuilder<T: Task, S> {
     config: CollectorConfig,
-    policy: Policy<T>,
+    pub(crate) policies: Policies<T>,
     stepper: S,
     hooks: Hooks<T>,
     extras: Vec<Extra>,
-    setup: Vec<Box<dyn FnOnce(&mut World, &mut Schedule)>>,
+    setup: Vec<Setup>,
+    replay: Option<Replay<T>>,
     max_memory: usize,
 }
 
+pub(crate) type Setup = Box<dyn FnOnce(&mut World, &mut Schedule)>;
 pub(crate) type Extra = Box<dyn FnOnce(&mut Columns, &mut World) + Send>;
 
 impl<E: Env + Default> Collector<E> {
@@ -252,11 +233,12 @@ impl<T: Task, S: Stepper<T> + 'static> CollectorBuilder<T, S> {
     fn new(stepper: S) -> Self {
         Self {
             config: CollectorConfig::default(),
-            policy: Policy::random(),
+            policies: Policies::One(Policy::random()),
             stepper,
             hooks: Hooks::default(),
             extras: Vec::new(),
             setup: Vec::new(),
+            replay: None,
             max_memory: MAX_ROLLOUT_BYTES,
         }
     }
@@ -268,10 +250,10 @@ impl<T: Task, S: Stepper<T> + 'static> CollectorBuilder<T, S> {
         self
     }
 
-    /// What acts. Default: [`Policy::random`].
+    /// What acts for all rows. Default: [`Policy::random`]. See [`policies`](Self::policies) for several.
     #[must_use]
     pub fn policy(mut self, policy: Policy<T>) -> Self {
-        self.policy = policy;
+        self.policies = Policies::One(policy);
         self
     }
 
@@ -294,6 +276,12 @@ impl<T: Task, S: Stepper<T> + 'static> CollectorBuilder<T, S> {
         trajs_per_batch: usize => Some(trajs_per_batch);
         /// See [`CollectorConfig::traj_format`].
         traj_format: TrajFormat => Some(traj_format);
+        /// See [`CollectorConfig::replay_write_mode`].
+        replay_write_mode: ReplayWriteMode => Some(replay_write_mode);
+        /// See [`CollectorConfig::trajs_per_write`].
+        trajs_per_write: usize => Some(trajs_per_write);
+        /// See [`CollectorConfig::max_open_frames`].
+        max_open_frames: usize => Some(max_open_frames);
         /// See [`CollectorConfig::exploration`].
         exploration: Exploration => exploration;
         /// See [`CollectorConfig::seed`].
@@ -324,6 +312,15 @@ impl<T: Task, S: Stepper<T> + 'static> CollectorBuilder<T, S> {
     #[must_use]
     pub fn record<C: Component + Data>(mut self, name: &'static str) -> Self {
         self.extras.push(Box::new(move |columns, world| columns.add_extra::<T, C>(world, name)));
+        self
+    }
+
+    /// Writes what is collected to `replay`, which several collectors may share if each has its own number
+    /// ([`worker`](Self::worker)). The collector then yields [`receipts`](Collector::receipts) instead of batches; hooks
+    /// still see every batch.
+    #[must_use]
+    pub fn replay(mut self, replay: &Replay<T>) -> Self {
+        self.replay = Some(replay.clone());
         self
     }
 
@@ -368,8 +365,9 @@ impl<T: Task, S: Stepper<T> + 'static> CollectorBuilder<T, S> {
 
     /// Checks everything and builds the collector. All wrong options are reported at once.
     pub fn build(self) -> Result<Collector<T>, Error> {
-        let Self { config, policy, stepper, hooks, extras, setup, max_memory } = self;
-        config.check()?;
-        build(config, policy, Box::new(stepper), hooks, extras, setup, max_memory)
+        let Self { config, policies, stepper, hooks, extras, setup, replay, max_memory } = self;
+        config.check(replay.is_some())?;
+        Error::all(policies.problems(config.rows))?;
+        build(Build { config, policies, stepper: Box::new(stepper), hooks, extras, setup, replay, max_memory })
     }
 }

@@ -2,26 +2,20 @@
 
 use std::sync::Arc;
 
-use bevy_ecs::{prelude::*, schedule::LogLevel};
+use bevy_ecs::prelude::*;
 
 use crate::{
-    collector::Collector,
     components::{
-        ColumnSpec, EpisodeReturn, Observation, RowIndex, Slot, Threads, TickPlan, TickReport, TrajectoryId, Weights,
+        ColumnSpec, EpisodeReturn, Observation, RolloutSlot, RowIndex, Slot, TickPlan, TickReport, TrajectoryId,
     },
-    config::{CollectorConfig, Extra},
-    env::{Spawn, Stepper},
+    config::CollectorConfig,
     error::Error,
-    hooks::Hooks,
-    memory,
-    plugin::{self, TaskParts},
-    policy::{Actor, Policy, RunningNorm, plan::Plan},
-    rollout::{ArenaPool, Assembly, Block, Columns, Rollout, RolloutSlot, TrajectoryPool, in_order, with_rollout},
-    schedule::{Collect, CollectSystems, Executor},
-    seed::Seed,
-    stats::{Fixed, Monitor},
-    task::{Task, check_spaces},
-    weights::WeightsHandle,
+    memory, plugin,
+    policy::{Actor, RunningNorm},
+    replay_writer::ReplayWriter,
+    rollout::{ArenaPool, Assembly, Block, in_order, with_rollout},
+    stats::Monitor,
+    task::Task,
 };
 
 /// The parts of a collector that tick.
@@ -37,152 +31,30 @@ pub(crate) struct Drive<T: Task> {
     returns: QueryState<&'static EpisodeReturn, With<Observation<T>>>,
 }
 
-/// Builds a collector from checked options.
-pub(crate) fn build<T: Task>(
-    config: CollectorConfig,
-    policy: Policy<T>,
-    mut stepper: Box<dyn Stepper<T>>,
-    hooks: Hooks<T>,
-    extras: Vec<Extra>,
-    setup: Vec<Box<dyn FnOnce(&mut World, &mut Schedule)>>,
-    max_memory: usize,
-) -> Result<Collector<T>, Error> {
-    check_spaces::<T>()?;
-    let (asked, effective) = (config.frames_per_batch.unwrap_or(0), config.effective_frames_per_batch());
-    if asked > 0 && asked != effective {
-        let rows = config.rows;
-        tracing::warn!("frames_per_batch {asked} is no multiple of {rows} rows: batches have {effective} frames");
-    }
-    let mut world = World::new();
-    // Conflicts among gleaner's own systems are errors; a host's systems only warn.
-    let ambiguity = if setup.is_empty() { LogLevel::Error } else { LogLevel::Warn };
-    let mut schedule = Collect::base_schedule(config.executor, ambiguity);
-    let plan = policy.plan()?;
-    let columns = columns::<T>(&mut world, &config, plan.as_ref(), extras)?;
-    let specs: Arc<[ColumnSpec]> = columns.specs.clone().into();
-    memory::check::<T>(&config, &specs, plan.as_ref(), max_memory)?;
-    let (actor, initial) =
-        Actor::open(policy, config.exploration, config.rows, config.threads, config.record_distribution)?;
-    let monitor = Monitor::new(Fixed {
-        requested_frames_per_batch: effective as u64,
-        total_frames: config.total_frames,
-        backend: actor.backend().into(),
-    });
-    tracing::info!(backend = actor.backend(), rows = config.rows, horizon = config.horizon(), "collector built");
-    let evaluator = actor.evaluator();
-    let weights = weights(&actor, initial)?;
-    let limit = [config.max_frames_per_traj, stepper.time_limit()].into_iter().flatten().min().unwrap_or(u32::MAX);
-    let shared = shared(&config, &actor);
-    let mut rollout = Rollout::new(columns, config.reward, monitor.clone(), TrajectoryPool::new(config.episode_events));
-    rollout.worker = config.worker.unwrap_or(0);
-    plugin::install_parts(
-        &mut world,
-        &mut schedule,
-        TaskParts {
-            actor,
-            weights: weights.clone(),
-            rollout,
-            parallelism: config.parallelism(),
-            infer: CollectSystems::Infer,
-        },
-    );
-    let spawn = Spawn {
-        first_row: 0,
-        rows: config.rows as u32,
-        seed: Seed(config.seed),
-        worker: config.worker.map(u32::from),
-        limit,
-    };
-    let entities = stepper.install(&mut world, &mut schedule, &spawn)?;
-    for change in setup {
-        change(&mut world, &mut schedule);
-    }
-    schedule.initialize(&mut world).map_err(|error| plugin::schedule_error(&error, &schedule, &world))?;
-    let threads = threads(config.threads, shared)?;
-    if config.executor == Executor::MultiThreaded
-        && let Some(pool) = &threads
-    {
-        world.resource_mut::<TickPlan<T>>().threads = Some(Threads(pool.clone()));
-    }
-    let mut drive = Drive {
-        slots: world.query_filtered(),
-        returns: world.query_filtered(),
-        rows: (0..config.rows as u32).map(RowIndex).collect(),
-        pool: ArenaPool::new(specs.len(), config.max_arenas),
-        threads,
-        world,
-        schedule,
-        specs,
-        monitor,
-    };
-    drive.renumber(0, &entities);
-    Ok(Collector::new(drive, config, stepper, hooks, evaluator, weights, entities))
-}
-
-fn columns<T: Task>(
-    world: &mut World,
-    config: &CollectorConfig,
-    plan: Option<&Plan>,
-    extras: Vec<Extra>,
-) -> Result<Columns, Error> {
-    let mut columns = Columns::of::<T>(world, plan.is_some());
-    match plan {
-        Some(plan) if config.record_distribution => {
-            for (spec, source) in crate::policy::params_columns::<T>(world, &plan.head) {
-                columns.add(spec, Some(source));
-            }
-        }
-        None if config.record_distribution => {
-            let reason = "only a network has a distribution to record".into();
-            return Err(Error::Conflict { first: "record_distribution", second: "policy", reason });
-        }
-        _ => {}
-    }
-    match plan {
-        Some(plan) if plan.is_recurrent() => {
-            columns.memory = crate::policy::remembered::<T>(world, plan);
-            if config.record_states {
-                let (spec, source) = crate::policy::state_column::<T>(world, plan);
-                columns.add(spec, Some(source));
-            }
-        }
-        _ if config.record_states => {
-            let reason = "only a recurrent network has states to record".into();
-            return Err(Error::Conflict { first: "record_states", second: "policy", reason });
-        }
-        _ => {}
-    }
-    for extra in extras {
-        columns.add_unique(world, extra)?;
-    }
-    Ok(columns)
-}
-
-fn weights<T: Task>(actor: &Actor<T>, initial: Option<Arc<Weights>>) -> Result<Option<WeightsHandle>, Error> {
-    let (Some(plan), Some(initial)) = (actor.plan(), initial) else { return Ok(None) };
-    WeightsHandle::new(plan.tensors(), (*initial).clone()).map(Some)
-}
-
-/// Whether any stage has rows enough to spread them over threads.
-fn shared<T: Task>(config: &CollectorConfig, actor: &Actor<T>) -> bool {
-    let parallelism = config.parallelism();
-    let splits = |least| parallelism.splits(config.rows, least);
-    splits(parallelism.step_rows) || actor.divides() && splits(parallelism.infer_rows)
-}
-
-/// The threads of a collector; none if the calling thread does everything: entering a pool wakes one of its threads,
-/// which costs more than a rollout of a few rows.
-fn threads(threads: usize, shared: bool) -> Result<Option<Arc<rayon::ThreadPool>>, Error> {
-    if !shared {
-        return Ok(None);
-    }
-    let pool = rayon::ThreadPoolBuilder::new().num_threads(threads).thread_name(|i| format!("gleaner-{i}"));
-    let built =
-        pool.build().map_err(|source| Error::config("threads", threads, format!("what the system allows: {source}")));
-    built.map(|pool| Some(Arc::new(pool)))
-}
-
 impl<T: Task> Drive<T> {
+    /// The parts of a collector of `rows` rows, which are in `world` already.
+    pub(crate) fn new(
+        mut world: World,
+        schedule: Schedule,
+        threads: Option<Arc<rayon::ThreadPool>>,
+        pool: ArenaPool<T>,
+        specs: Arc<[ColumnSpec]>,
+        monitor: Monitor,
+        rows: usize,
+    ) -> Self {
+        Self {
+            slots: world.query_filtered(),
+            returns: world.query_filtered(),
+            rows: (0..rows as u32).map(RowIndex).collect(),
+            pool,
+            threads,
+            world,
+            schedule,
+            specs,
+            monitor,
+        }
+    }
+
     /// Bytes of a rollout's columns.
     pub(crate) fn rollout_bytes(&self, rows: usize, ticks: usize) -> usize {
         memory::rollout_bytes(&self.specs, rows, ticks)
@@ -215,7 +87,7 @@ impl<T: Task> Drive<T> {
             None => schedule.run::<T>(world, tick)?,
         }
         self.report_running_return();
-        let block = self.rollout().and_then(|mut holder| holder.0.as_mut()?.finish());
+        let block = self.rollout().and_then(|mut holder| holder.get_mut()?.finish());
         block.ok_or_else(|| Error::State { call: "rollout", problem: "a system took the rollout away".into() })
     }
 
@@ -240,18 +112,38 @@ impl<T: Task> Drive<T> {
         self.monitor.ledger().set_running_return(mean);
     }
 
-    /// Joins a finished rollout to the episodes of `assembly`.
-    pub(crate) fn ingest(&mut self, assembly: &mut Assembly<T>, block: &Block<T>) {
-        if let Some(rollout) = self.rollout().as_ref().and_then(|holder| holder.0.as_deref()) {
-            assembly.ingest(rollout, block, rollout.ticks);
+    /// The running and waiting episodes; none where rollouts are delivered as they are.
+    pub(crate) fn assembly(&mut self) -> Option<Mut<'_, Assembly<T>>> {
+        self.world.get_resource_mut()
+    }
+
+    /// What writes to a replay buffer, if there is one.
+    pub(crate) fn writer(&mut self) -> Option<Mut<'_, ReplayWriter<T>>> {
+        self.world.get_resource_mut()
+    }
+
+    /// Joins a finished rollout to the running episodes.
+    pub(crate) fn ingest(&mut self, block: &Block<T>) {
+        with_rollout::<T, _>(&mut self.world, |world, rollout| {
+            if let Some(mut assembly) = world.get_resource_mut::<Assembly<T>>() {
+                assembly.ingest(rollout, block, rollout.ticks);
+            }
+        });
+    }
+
+    /// Forgets running and waiting episodes.
+    pub(crate) fn forget_episodes(&mut self) {
+        if let Some(mut assembly) = self.assembly() {
+            assembly.clear();
         }
+        self.monitor.ledger().open = 0;
     }
 
     /// Drops the rollout in progress, if an error cut it short.
     pub(crate) fn abandon(&mut self) {
         let pool = self.pool.clone();
         if let Some(mut holder) = self.rollout()
-            && let Some(block) = holder.0.as_mut().and_then(|rollout| rollout.block.take())
+            && let Some(block) = holder.get_mut().and_then(|rollout| rollout.block.take())
         {
             pool.give_back(block);
         }
@@ -279,9 +171,10 @@ impl<T: Task> Drive<T> {
         actors.iter_mut(&mut self.world).for_each(|mut actor| actor.forget_states());
     }
 
-    pub(crate) fn normalization(&mut self) -> Option<RunningNorm> {
-        let mut query = self.world.query::<&Actor<T>>();
-        query.iter(&self.world).next()?.normalization().cloned()
+    /// The statistics of the observations of policy number `policy`.
+    pub(crate) fn normalization(&mut self, policy: usize) -> Option<RunningNorm> {
+        let mut actors = self.world.query::<&Actor<T>>();
+        actors.iter(&self.world).find(|actor| actor.number() == policy)?.normalization().cloned()
     }
 }
 

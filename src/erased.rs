@@ -9,6 +9,7 @@ use crate::{
     collector::{Collector, Memory},
     components::{ColumnSpec, End, EpisodeStep, Flags, RowIndex, Trajectory, TrajectoryId},
     error::Error,
+    receipts::Receipt,
     rollout::{Batch, Chain, Estimate, Layout, column_array, estimate},
     stats::{Monitor, Stats},
     task::Task,
@@ -36,6 +37,8 @@ pub trait AnyCollector: Iterator<Item = Result<AnyBatch, Error>> + fmt::Debug + 
     fn weights(&self) -> Option<WeightsHandle>;
     /// Bytes held.
     fn memory(&self) -> Memory;
+    /// The next write to the replay buffer, as [`Collector::next_receipt`].
+    fn next_receipt(&mut self) -> Option<Result<Receipt, Error>>;
     /// Ends the collection.
     fn shutdown(&mut self);
     /// The `Collector<T>`, to be downcast.
@@ -92,6 +95,9 @@ impl<T: Task> AnyCollector for Erased<T> {
     }
     fn memory(&self) -> Memory {
         self.0.memory()
+    }
+    fn next_receipt(&mut self) -> Option<Result<Receipt, Error>> {
+        self.0.next_receipt()
     }
     fn shutdown(&mut self) {
         self.0.shutdown();

@@ -5,6 +5,7 @@ use std::panic::{AssertUnwindSafe, catch_unwind};
 use crate::{
     collector::Collector,
     error::{BoxError, Error, panic_message},
+    replay::Written,
     rollout::Batch,
     task::Task,
 };
@@ -42,17 +43,14 @@ impl<T: Task> Collector<T> {
         self.hooks.post_process = Some(Box::new(process));
     }
 
-    /// Counts the batch and shows it to user code.
-    pub(crate) fn deliver(&mut self, batch: Batch<T>) -> Result<Batch<T>, Error> {
+    /// Counts the batch, and shows it to user code; between the two steps of user code a replay buffer gets it.
+    pub(crate) fn deliver(&mut self, batch: Batch<T>) -> Result<(Batch<T>, Option<Written>), Error> {
+        let Self { drive, hooks, .. } = self;
         let frames = batch.frames() as u64;
-        {
-            let mut ledger = self.drive.monitor.ledger();
-            ledger.counters.frames += frames;
-            ledger.counters.batches += 1;
-            ledger.in_flight -= frames;
-        }
-        let lose = |lost| self.drive.monitor.ledger().counters.discarded.post_processing += lost;
-        let batch = match &mut self.hooks.post_process {
+        let monitor = drive.monitor.clone();
+        monitor.ledger().delivered(frames);
+        let lose = |lost| monitor.ledger().counters.discarded.post_processing += lost;
+        let batch = match &mut hooks.post_process {
             Some(process) => {
                 let processed = guarded("post_process", || process(batch));
                 lose(frames.saturating_sub(processed.as_ref().map_or(0, |batch| batch.frames() as u64)));
@@ -60,10 +58,18 @@ impl<T: Task> Collector<T> {
             }
             None => batch,
         };
-        if let Some(hook) = &mut self.hooks.post_collect {
-            guarded("post_collect", || hook(&batch)).inspect_err(|_| lose(frames.min(batch.frames() as u64)))?;
+        let left = frames.min(batch.frames() as u64);
+        let written = drive.writer().map(|writer| writer.replay.extend(&batch)).transpose();
+        let written = written.inspect_err(|_| lose(left))?;
+        if let Some(written) = &written {
+            monitor.ledger().written(written.frames, written.trajectories);
         }
-        Ok(batch)
+        if let Some(hook) = &mut hooks.post_collect {
+            // What is stored is not lost with the batch.
+            let left = if written.is_some() { 0 } else { left };
+            guarded("post_collect", || hook(&batch)).inspect_err(|_| lose(left))?;
+        }
+        Ok((batch, written))
     }
 }
 

@@ -10,13 +10,14 @@
 //! | vocabulary | [`mod@data`], [`space`], [`seed`], [`math`], [`task`], [`error`], [`schedule`], [`components`] |
 //! | services | [`stats`], `gpu` |
 //! | organs | [`mod@env`], [`policy`], [`rollout`], [`replay`], [`weights`] |
-//! | assembly | [`config`], [`collector`], [`host`], [`run`], [`registry`], [`erased`] |
+//! | assembly | [`config`], [`collector`], [`receipts`], [`host`], [`run`], [`registry`], [`erased`] |
 
 extern crate self as gleaner;
 
 #[doc(hidden)]
 pub use bytemuck;
 
+mod build;
 mod bytes;
 mod checkpoint;
 pub mod collector;
@@ -34,10 +35,13 @@ pub mod host;
 pub mod math;
 mod memory;
 mod plugin;
+mod policies;
 pub mod policy;
 pub mod prelude;
+pub mod receipts;
 pub mod registry;
 pub mod replay;
+mod replay_writer;
 mod restart;
 pub mod rollout;
 mod ron_file;

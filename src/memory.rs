@@ -24,26 +24,27 @@ pub(crate) fn rollout_bytes(specs: &[ColumnSpec], rows: usize, ticks: usize) -> 
 pub(crate) fn check<T: Task>(
     config: &CollectorConfig,
     specs: &[ColumnSpec],
-    plan: Option<&Plan>,
+    plans: &[Option<Plan>],
     max_memory: usize,
 ) -> Result<(), Error> {
     let rows = config.rows;
     let row = ROW + 2 * size_of::<T::Observation>() + size_of::<T::Action>() + size_of::<T::Mask>();
     // Inputs, parameters, entropy and states of a row, the latter once more where they are recorded.
-    let scratch = plan.map_or(0, |plan| 4 * (plan.inputs + 2 * plan.head.params() + 2 + 4 * plan.state()));
+    let networks = || plans.iter().flatten();
+    let scratch: usize = networks().map(|plan| 4 * (plan.inputs + 2 * plan.head.params() + 2 + 4 * plan.state())).sum();
     // A published set, an initial one, and a packed one a thread, which has matrices for some rows too.
     let sets = config.threads.saturating_add(2);
-    let matrices = plan.map_or(0, |plan| CpuNetwork::scratch_bytes(plan).saturating_mul(config.threads));
+    let network = |plan: &Plan| {
+        let matrices = CpuNetwork::scratch_bytes(plan).saturating_mul(config.threads);
+        plan.parameters().saturating_mul(4).saturating_mul(sets).saturating_add(matrices)
+    };
     let parts = [
         (
             if config.frames_per_batch.is_some() { "frames_per_batch" } else { "rows" },
             rollout_bytes(specs, rows, config.horizon()),
         ),
         ("rows", rows.saturating_mul(row + scratch)),
-        (
-            "policy",
-            plan.map_or(0, |plan| plan.parameters().saturating_mul(4).saturating_mul(sets).saturating_add(matrices)),
-        ),
+        ("policy", networks().map(network).fold(0, usize::saturating_add)),
     ];
     let total = parts.iter().fold(0_usize, |sum, (_, bytes)| sum.saturating_add(*bytes));
     if total <= max_memory {
@@ -54,7 +55,10 @@ pub(crate) fn check<T: Task>(
     let value = match field {
         "rows" => rows.to_string(),
         "frames_per_batch" => config.effective_frames_per_batch().to_string(),
-        _ => format!("a network of {} parameters on {} threads", plan.map_or(0, Plan::parameters), config.threads),
+        _ => {
+            let parameters = networks().map(Plan::parameters).fold(0, usize::saturating_add);
+            format!("a network of {parameters} parameters on {} threads", config.threads)
+        }
     };
     let value = format!("{value}, which takes {bytes} bytes");
     Err(Error::config(field, value, format!("at most {max_memory} bytes for rows, a rollout and networks together")))

@@ -1,43 +1,49 @@
 //! Puts gleaner's stages into a world.
 
-use std::marker::PhantomData;
-
 use bevy_ecs::{prelude::*, schedule::ScheduleBuildError};
 
 use crate::{
-    components::{Parallelism, PolicyWeights, TickPlan, TickReport},
+    components::{Parallelism, PolicyWeights, RolloutSlot, TickPlan, TickReport, Versions},
     error::Error,
     policy::{self, Actor},
-    rollout::{self, Rollout, RolloutSlot},
+    replay_writer::{ReplayWriter, write_replay},
+    rollout::{self, Rollout},
     schedule::{CollectSystems, TaskSystems},
     task::Task,
-    weights::{self, WeightsHandle, WeightsSource},
+    weights::{self, Source, WeightsHandle, WeightsSources},
 };
 
 /// What a task brings into a world.
 pub(crate) struct TaskParts<T: Task> {
-    pub actor: Actor<T>,
-    pub weights: Option<WeightsHandle>,
+    /// The policies, in the order of their numbers, and where the weights of those come from that are networks.
+    pub actors: Vec<(Actor<T>, Option<WeightsHandle>)>,
     pub rollout: Rollout<T>,
+    pub replay: Option<ReplayWriter<T>>,
     pub parallelism: Parallelism,
     /// Where in the tick the policy acts.
     pub infer: CollectSystems,
 }
 
-/// Adds a task's resources, policy entity and stages. The Step stage is the environments' or the host's.
+/// Adds a task's resources, policy entities and stages. The Step stage is the environments' or the host's.
 pub(crate) fn install_parts<T: Task>(world: &mut World, schedule: &mut Schedule, parts: TaskParts<T>) {
     let own = TaskSystems::of::<T>();
-    let TaskParts { actor, weights, rollout, parallelism, infer } = parts;
-    let (hosted, publishes) = (actor.is_system(), weights.is_some());
-    let normalises = actor.normalization().is_some();
-    let latest = weights.as_ref().map(WeightsHandle::latest).unwrap_or_default();
-    world.spawn((actor, PolicyWeights::<T>::new(latest.0, latest.1)));
-    if let Some(handle) = weights {
-        world.insert_resource(WeightsSource::<T> { handle, task: PhantomData });
+    let TaskParts { actors, rollout, replay, parallelism, infer } = parts;
+    let hosted = actors.iter().any(|(actor, _)| actor.is_system());
+    let normalises = actors.iter().any(|(actor, _)| actor.normalization().is_some());
+    let versions = Versions::of_ranges(actors.iter().map(|(actor, _)| actor.rows()));
+    let mut sources = Vec::new();
+    for (policy, (actor, weights)) in actors.into_iter().enumerate() {
+        let latest = weights.as_ref().map(WeightsHandle::latest).unwrap_or_default();
+        let entity = world.spawn((actor, PolicyWeights::<T>::new(latest.0, latest.1))).id();
+        sources.extend(weights.map(|handle| Source::new(policy, entity, handle)));
     }
-    world.insert_resource(TickPlan::<T> { parallelism, ..TickPlan::default() });
+    let publishes = !sources.is_empty();
+    if publishes {
+        world.insert_resource(WeightsSources::<T>::new(sources));
+    }
+    world.insert_resource(TickPlan::<T> { versions, parallelism, ..TickPlan::default() });
     world.insert_resource(TickReport::<T>::default());
-    world.insert_resource(RolloutSlot(Some(Box::new(rollout))));
+    world.insert_resource(RolloutSlot::<T>(Some(Box::new(rollout))));
     if normalises {
         schedule.add_systems(policy::observe::<T>.in_set(own).in_set(infer).before(policy::infer::<T>));
     }
@@ -53,6 +59,10 @@ pub(crate) fn install_parts<T: Task>(world: &mut World, schedule: &mut Schedule,
         let sync = (weights::sync_weights::<T>, policy::adopt::<T>, weights::confirm_adoption::<T>);
         schedule.add_systems(sync.chain().in_set(own).in_set(CollectSystems::SyncWeights));
     }
+    if let Some(writer) = replay {
+        writer.install(world);
+        schedule.add_systems(write_replay::<T>.in_set(own).in_set(CollectSystems::WriteReplay));
+    }
     let stages = (
         rollout::record::<T>.in_set(CollectSystems::Record),
         rollout::assemble::<T>.in_set(CollectSystems::Assemble),
@@ -63,8 +73,8 @@ pub(crate) fn install_parts<T: Task>(world: &mut World, schedule: &mut Schedule,
 
 /// Adopts weights that were published since the last tick.
 pub(crate) fn adopt_now<T: Task>(world: &mut World) {
-    let version = world.resource::<TickPlan<T>>().version;
-    let newer = world.get_resource::<WeightsSource<T>>().is_some_and(|source| source.handle.version() > version);
+    let plan = world.resource::<TickPlan<T>>();
+    let newer = world.get_resource::<WeightsSources<T>>().is_some_and(|sources| sources.newer_than(plan));
     if newer {
         // Only a system that was removed by the host could be missing: then its stage is the host's own.
         let _ = world.run_system_cached(weights::sync_weights::<T>);

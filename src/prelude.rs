@@ -3,7 +3,7 @@
 pub use crate::{
     collector::{Collector, Rows},
     components::{Action, End, Masks, Observation, Reward, RowIndex, Trajectory, TrajectoryId, Truncation, Weights},
-    config::{CollectorBuilder, CollectorConfig, TrajFormat},
+    config::{CollectorBuilder, CollectorConfig, ReplayWriteMode, TrajFormat},
     data,
     env::{
         Acrobot, BatchEnv, BatchStep, CartPole, Env, GridWorld, MountainCar, MountainCarContinuous, Pendulum, Stacked,
@@ -12,7 +12,9 @@ pub use crate::{
     erased::{AnyBatch, AnyCollector},
     error::Error,
     policy::{Backend, Exploration, NetworkSpec, Policy},
+    receipts::Receipt,
     registry::Registry,
+    replay::{Replay, ReplayConfig},
     rollout::{Batch, Layout, RewardTransform},
     schedule::{Collect, CollectSystems, Executor},
     seed::{Stream, Streams},

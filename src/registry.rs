@@ -8,6 +8,7 @@ use crate::{
     env::{Acrobot, CartPole, Env, GridWorld, MountainCar, MountainCarContinuous, Pendulum, Stepper},
     erased::AnyCollector,
     error::Error,
+    replay::{Replay, ReplayConfig},
     run::{PolicyConfig, RunFile},
     task::Task,
 };
@@ -41,6 +42,7 @@ type Builder = Box<dyn Fn(&Request<'_>) -> Result<Box<dyn AnyCollector>, Error> 
 struct Request<'a> {
     config: &'a CollectorConfig,
     policy: &'a PolicyConfig,
+    replay: Option<&'a ReplayConfig>,
     folder: &'a Path,
     max_memory: usize,
 }
@@ -83,6 +85,10 @@ impl Registry {
         let build = move |request: &Request<'_>| {
             let policy = request.policy.policy::<T>(request.folder)?;
             let builder = builder().config(request.config.clone()).policy(policy).max_memory(request.max_memory);
+            let builder = match request.replay {
+                Some(config) => builder.replay(&Replay::with_config(config.clone())?),
+                None => builder,
+            };
             Ok(builder.build()?.erase())
         };
         self.builders.insert(name.into(), Box::new(build));
@@ -113,6 +119,7 @@ impl Registry {
         let request = Request {
             config: &config.collector,
             policy: &config.policy,
+            replay: config.replay.as_ref(),
             folder: file.folder(),
             max_memory: self.max_memory,
         };

@@ -1,5 +1,7 @@
 //! Forced resets: ending episodes from outside, between rollouts.
 
+use std::collections::HashSet;
+
 use bevy_ecs::prelude::*;
 
 use crate::{
@@ -10,13 +12,14 @@ use crate::{
     },
     env::{BatchEnv, BatchSim, Env, EnvSettings},
     error::Error,
-    rollout::Ended,
+    rollout::{Ended, with_rollout},
     seed::{Purpose, Seed, Stream},
     task::Task,
 };
 
 impl<T: Task> Collector<T> {
-    /// Ends the episodes of `rows`, truncated by a forced reset, and starts new ones under new ids. Frames of theirs
+    /// Ends the episodes of `rows`, truncated by a forced reset, and starts new ones under new ids; with the agents of a
+    /// simulation that a row is of, those of all its agents. Frames of theirs
     /// that wait for a batch of whole trajectories are discarded and counted. Errors: a row that does not exist; what
     /// `reset` of the environment gives, after a clean shutdown.
     pub fn reset(&mut self, rows: Rows<'_>) -> Result<(), Error> {
@@ -62,60 +65,71 @@ impl<T: Task> Collector<T> {
                 if let Some(row) = rows.iter().find(|row| !self.drive.rows.contains(&RowIndex(**row))) {
                     return Err(Error::config("row", row, format!("0 to {}", self.rows() - 1)));
                 }
-                Ok(all().filter(|(_, row)| rows.contains(&row.0)).collect())
+                // Agents of one simulation begin and end together.
+                let simulations = (self.rows() / self.agents) as u32;
+                let simulation = |row: u32| row % simulations;
+                let ended: HashSet<u32> = rows.iter().map(|row| simulation(*row)).collect();
+                Ok(all().filter(|(slot, _)| ended.contains(&simulation(*slot))).collect())
             }
         }
     }
 
     /// Ends the episodes of the rows in `slots`; environments are not touched yet.
     fn cut(&mut self, slots: &[(u32, RowIndex)]) {
-        let Some(mut rollout) = self.drive.rollout().and_then(|mut holder| holder.0.take()) else { return };
-        let mut ledger = self.drive.monitor.ledger();
-        if let Some(assembly) = &mut self.assembly {
-            let frames = assembly.clear_rows(slots, &self.drive.specs) as u64;
-            ledger.counters.discarded.reset += frames;
-            ledger.in_flight -= frames;
-        }
-        for (slot, row) in slots {
-            let Ok(mut entity) = self.drive.world.get_entity_mut(self.entities[*slot as usize]) else { continue };
-            let Ok((mut step, mut total, mut id, mut episode, mut stream, last)) = entity.get_components_mut::<(
-                &mut EpisodeStep,
-                &mut EpisodeReturn,
-                &mut TrajectoryId,
-                &mut Episode,
-                &mut Stream,
-                &Observation<T>,
-            )>() else {
-                continue;
-            };
-            let trajectory = Trajectory {
-                id: *id,
-                row: *row,
-                rollout: rollout.rollout,
-                // Before the first tick.
-                tick: u32::MAX,
-                length: step.0,
-                total_reward: total.0,
-                first_version: rollout.first_versions[*slot as usize],
-                last_version: rollout.plan.version,
-                end: End::truncated_by(Truncation::ForcedReset),
-            };
-            if self.assembly.is_some() {
-                ledger.pending = ledger.pending.saturating_sub(u64::from(step.0));
-            } else if step.0 > 0 {
-                ledger.episodes_ended(&[trajectory]);
-                rollout.forced.push_back((Ended { slot: *slot, last: last.0 }, trajectory));
+        let joins = self.joins();
+        self.discard_waiting(slots);
+        let Self { drive, entities, .. } = self;
+        with_rollout::<T, _>(&mut drive.world, |world, rollout| {
+            let mut ledger = drive.monitor.ledger();
+            for (slot, row) in slots {
+                let Ok(mut entity) = world.get_entity_mut(entities[*slot as usize]) else { continue };
+                let Ok((mut step, mut total, mut id, mut episode, mut stream, last)) = entity.get_components_mut::<(
+                    &mut EpisodeStep,
+                    &mut EpisodeReturn,
+                    &mut TrajectoryId,
+                    &mut Episode,
+                    &mut Stream,
+                    &Observation<T>,
+                )>() else {
+                    continue;
+                };
+                let trajectory = Trajectory {
+                    id: *id,
+                    row: *row,
+                    rollout: rollout.rollout,
+                    // Before the first tick.
+                    tick: u32::MAX,
+                    length: step.0,
+                    total_reward: total.0,
+                    first_version: rollout.first_versions[*slot as usize],
+                    last_version: rollout.plan.versions.of(*slot),
+                    end: End::truncated_by(Truncation::ForcedReset),
+                };
+                if joins {
+                    ledger.pending = ledger.pending.saturating_sub(u64::from(step.0));
+                } else if step.0 > 0 {
+                    ledger.episodes_ended(&[trajectory]);
+                    rollout.forced.push_back((Ended { slot: *slot, last: last.0 }, trajectory));
+                }
+                (*step, *total, *id) = (EpisodeStep(0), EpisodeReturn(0.0), rollout.next_id());
+                episode.0 += 1;
+                stream.start_episode(episode.0);
+                rollout.started.push(*slot);
             }
-            (*step, *total, *id) = (EpisodeStep(0), EpisodeReturn(0.0), rollout.next_id());
-            episode.0 += 1;
-            stream.start_episode(episode.0);
-            rollout.started.push(*slot);
-        }
-        ledger.counters.trajectory_serial = rollout.serial;
-        drop(ledger);
-        if let Some(mut holder) = self.drive.rollout() {
-            holder.0 = Some(rollout);
-        }
+            ledger.counters.trajectory_serial = rollout.serial;
+        });
+    }
+
+    /// Drops the frames of the rows in `slots` that wait for the end of their episode or for a batch.
+    fn discard_waiting(&mut self, slots: &[(u32, RowIndex)]) {
+        let specs = self.drive.specs.clone();
+        let Some(mut assembly) = self.drive.assembly() else { return };
+        let frames = assembly.clear_rows(slots, &specs) as u64;
+        let open = assembly.open_frames() as u64;
+        let mut ledger = self.drive.monitor.ledger();
+        ledger.counters.discarded.reset += frames;
+        ledger.in_flight -= frames;
+        ledger.open = open;
     }
 
     fn restart_rows(&mut self, slots: &[(u32, RowIndex)]) -> Result<(), Error> {

@@ -8,6 +8,7 @@ use crate::{
     config::CollectorConfig,
     error::Error,
     policy::{Backend, NetworkSpec, Policy},
+    replay::ReplayConfig,
     ron_file,
     task::Task,
     weights::{NameMap, WeightsFile},
@@ -41,11 +42,15 @@ pub struct RunConfig {
     /// What acts. Default: at random.
     #[serde(default)]
     pub policy: PolicyConfig,
+    /// A replay buffer to write to; the collector then yields receipts. Default: none, batches.
+    #[serde(default)]
+    pub replay: Option<ReplayConfig>,
 }
 
 /// What acts in a run.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
+#[expect(clippy::large_enum_variant, reason = "a run has one")]
 pub enum PolicyConfig {
     /// Uniform over legal actions; see [`Policy::random`].
     #[default]
@@ -163,5 +168,6 @@ impl RunFile {
 
 /// Where an option of the collector may stand.
 fn option(field: &str) -> Vec<String> {
-    vec![field.into(), format!("collector.{field}"), format!("policy.{field}")]
+    let within = ["collector", "policy", "replay"].map(|part| format!("{part}.{field}"));
+    [vec![field.into()], within.into()].concat()
 }

@@ -1,5 +1,7 @@
 //! How a collection ends, and how another one goes on from its counters.
 
+use std::ops::Range;
+
 use crate::{
     collector::{Collector, State},
     error::Error,
@@ -8,15 +10,20 @@ use crate::{
     task::Task,
 };
 
+/// How many of the first `frames` frames of a collector of `rows` rows are of the rows `own`.
+fn frames_of(own: Range<u32>, rows: usize, frames: u64) -> u64 {
+    let (start, end) = (u64::from(own.start), u64::from(own.end).min(rows as u64));
+    let (ticks, rest) = (frames / rows as u64, frames % rows as u64);
+    ticks * (end - start) + rest.clamp(start, end) - start
+}
+
 impl<T: Task> Collector<T> {
     /// Ends the collection: frames that no batch holds are discarded and counted. May be called any number of times;
     /// iteration then yields nothing.
     pub fn shutdown(&mut self) {
         self.state = State::Shut;
         self.drive.abandon();
-        if let Some(assembly) = &mut self.assembly {
-            assembly.clear();
-        }
+        self.drive.forget_episodes();
         let mut ledger = self.drive.monitor.ledger();
         ledger.counters.discarded.shutdown += std::mem::take(&mut ledger.in_flight);
         ledger.pending = 0;
@@ -39,29 +46,53 @@ impl<T: Task> Collector<T> {
 
     /// Goes on from the counters of another collector: budget, warm-up, an annealed
     /// epsilon, batch numbers and trajectory ids continue.
-    /// Errors: [`Error::State`] once this collector has stepped a frame.
+    /// Errors: [`Error::State`] once this collector has stepped a frame, and for counters that end within a step of
+    /// simulations with several agents.
     pub fn load_counters(&mut self, counters: &Counters) -> Result<(), Error> {
         let mut ledger = self.drive.monitor.ledger();
         if ledger.counters.stepped_frames > 0 {
             let problem = "frames were stepped already; legal: before the first rollout".into();
             return Err(Error::State { call: "load_counters", problem });
         }
+        if self.agents > 1 && !counters.stepped_frames.is_multiple_of(self.config.rows as u64) {
+            let (frames, rows) = (counters.stepped_frames, self.config.rows);
+            let problem = format!("{frames} frames are no whole steps of {rows} rows; legal: counters of such steps");
+            return Err(Error::State { call: "load_counters", problem });
+        }
         ledger.counters = *counters;
         drop(ledger);
         self.drive.renumber(counters.trajectory_serial, &self.entities);
-        let acted = counters.stepped_frames.saturating_sub(self.config.init_random_frames);
+        let (stepped, random) = (counters.stepped_frames, self.config.init_random_frames);
         let mut actors = self.drive.world.query::<&mut Actor<T>>();
-        actors.iter_mut(&mut self.drive.world).for_each(|mut actor| actor.go_on_from(acted));
+        for mut actor in actors.iter_mut(&mut self.drive.world) {
+            let frames = |frames: u64| frames_of(actor.rows(), self.config.rows, frames);
+            let acted = frames(stepped) - frames(stepped.min(random));
+            actor.go_on_from(acted);
+        }
         Ok(())
     }
 
     /// The budget is used up: what is in flight belongs to episodes that never end.
     pub(crate) fn finish(&mut self) {
         self.state = State::Finished;
-        if let Some(assembly) = &mut self.assembly {
-            assembly.clear();
-        }
+        self.drive.forget_episodes();
         let mut ledger = self.drive.monitor.ledger();
         ledger.counters.discarded.shutdown += std::mem::take(&mut ledger.in_flight);
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn frames_are_those_of_the_rows() {
+        let counted =
+            |own: &Range<u32>, frames: u64| (0..frames).filter(|frame| own.contains(&((frame % 7) as u32))).count();
+        for own in [0..u32::MAX, 0..3, 3..7, 5..6] {
+            for frames in 0..40 {
+                assert_eq!(frames_of(own.clone(), 7, frames), counted(&own, frames) as u64, "{own:?} of {frames}");
+            }
+        }
     }
 }

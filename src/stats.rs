@@ -23,7 +23,8 @@ pub struct Discarded {
     pub shutdown: u64,
     /// Numbers that are not finite, or a tick in which an environment panicked.
     pub fault: u64,
-    /// Taken away by post-processing, or lost with a batch whose post-processing or hook failed.
+    /// Taken away by post-processing, or lost with a batch whose post-processing, hook or write to a replay buffer
+    /// failed.
     pub post_processing: u64,
 }
 
@@ -57,10 +58,16 @@ pub struct EpisodeStats {
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct Stats {
-    /// Frames delivered in batches, before post-processing.
+    /// Frames delivered, in batches or to a replay buffer, before post-processing.
     pub frames: u64,
     /// Transitions that environments made.
     pub stepped_frames: u64,
+    /// The same, of agents: several act in one simulation where [`BatchEnv::agents`](crate::env::BatchEnv::agents) says
+    /// so, each with frames of its own.
+    pub agent_frames: u64,
+    /// Steps that simulations made: `agent_frames` over the agents of one simulation, so the same number where each has
+    /// one.
+    pub env_frames: u64,
     /// Gauge: stepped frames that are neither delivered nor discarded.
     pub in_flight_frames: u64,
     /// Frames that will not be delivered.
@@ -71,8 +78,20 @@ pub struct Stats {
     pub trajectory_pending_frames: u64,
     /// Finished episodes.
     pub completed_trajectories: u64,
-    /// Batches delivered.
+    /// Batches delivered; with a replay buffer, writes to it.
     pub batches: u64,
+    /// Frames that a replay buffer got of this collector, after post-processing.
+    #[serde(default)]
+    pub written_frames: u64,
+    /// Episodes whose end a replay buffer got of this collector.
+    #[serde(default)]
+    pub written_trajectories: u64,
+    /// Pieces of running episodes that were written before their end, because of `max_open_frames`.
+    #[serde(default)]
+    pub early_pieces: u64,
+    /// Gauge: frames of running episodes that are held until their end, when whole trajectories are written.
+    #[serde(default)]
+    pub open_frames: u64,
     /// Frames that one batch asks for: whole ticks. In trajectory mode, frames of one rollout.
     pub requested_frames_per_batch: u64,
     /// The budget; absent if endless.
@@ -80,9 +99,11 @@ pub struct Stats {
     pub total_frames: Option<u64>,
     /// Whether the budget is used up.
     pub completed: bool,
-    /// Version of the adopted weights.
+    /// Version of the adopted weights; of several policies the first one's.
     pub policy_version: u64,
-    /// What the policy runs on.
+    /// Versions of the adopted weights, by policy.
+    pub policy_versions: Vec<u64>,
+    /// What the policies run on.
     pub backend: String,
     /// Means over the last finished episodes.
     pub episodes: EpisodeStats,
@@ -104,6 +125,15 @@ pub struct Counters {
     pub completed_trajectories: u64,
     /// Batches delivered.
     pub batches: u64,
+    /// Frames that a replay buffer got.
+    #[serde(default)]
+    pub written_frames: u64,
+    /// Episodes whose end a replay buffer got.
+    #[serde(default)]
+    pub written_trajectories: u64,
+    /// Pieces of running episodes that were written before their end.
+    #[serde(default)]
+    pub early_pieces: u64,
     /// Serial number of the newest trajectory id.
     pub trajectory_serial: u64,
 }
@@ -115,12 +145,27 @@ pub(crate) struct Ledger {
     /// Gauges.
     pub in_flight: u64,
     pub pending: u64,
-    pub version: u64,
+    pub open: u64,
+    /// By policy.
+    pub versions: Vec<u64>,
     window: VecDeque<(f32, u32)>,
     running_return: Option<f32>,
 }
 
 impl Ledger {
+    /// Counts frames that leave the collector, as one batch or write.
+    pub(crate) fn delivered(&mut self, frames: u64) {
+        self.counters.frames += frames;
+        self.counters.batches += 1;
+        self.in_flight -= frames;
+    }
+
+    /// Counts what a replay buffer got.
+    pub(crate) fn written(&mut self, frames: u64, trajectories: u64) {
+        self.counters.written_frames += frames;
+        self.counters.written_trajectories += trajectories;
+    }
+
     /// Counts episodes that ended, in order.
     pub(crate) fn episodes_ended(&mut self, ended: &[Trajectory]) {
         let frames = ended.iter().map(|trajectory| u64::from(trajectory.length)).sum::<u64>();
@@ -153,11 +198,19 @@ impl Ledger {
 }
 
 /// What of [`Stats`] does not change while a collector lives.
-#[derive(Clone, Debug, Default)]
+#[derive(Clone, Debug)]
 pub(crate) struct Fixed {
     pub requested_frames_per_batch: u64,
     pub total_frames: Option<u64>,
+    /// Rows of one simulation.
+    pub agents: u64,
     pub backend: String,
+}
+
+impl Default for Fixed {
+    fn default() -> Self {
+        Self { requested_frames_per_batch: 0, total_frames: None, agents: 1, backend: String::new() }
+    }
 }
 
 /// Reads a collector's counters from any thread while it runs.
@@ -184,16 +237,23 @@ impl Monitor {
         Stats {
             frames: counters.frames,
             stepped_frames: counters.stepped_frames,
+            agent_frames: counters.stepped_frames,
+            env_frames: counters.stepped_frames / fixed.agents,
             in_flight_frames: ledger.in_flight,
             discarded: counters.discarded,
             trajectory_completed_frames: counters.trajectory_completed_frames,
             trajectory_pending_frames: ledger.pending,
             completed_trajectories: counters.completed_trajectories,
             batches: counters.batches,
+            written_frames: counters.written_frames,
+            written_trajectories: counters.written_trajectories,
+            early_pieces: counters.early_pieces,
+            open_frames: ledger.open,
             requested_frames_per_batch: fixed.requested_frames_per_batch,
             total_frames: fixed.total_frames,
             completed: fixed.total_frames.is_some_and(|total| counters.stepped_frames >= total),
-            policy_version: ledger.version,
+            policy_version: ledger.versions.first().copied().unwrap_or(0),
+            policy_versions: ledger.versions.clone(),
             backend: fixed.backend.clone(),
             episodes: ledger.episodes(),
         }

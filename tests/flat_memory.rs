@@ -3,8 +3,11 @@
 
 mod support;
 
-use gleaner::{policy::Policy, prelude::Collector};
-use support::{Ending, Script, Tag, tags};
+use gleaner::{
+    policy::Policy,
+    prelude::{Collector, Replay, ReplayWriteMode},
+};
+use support::{Ending, NEVER, Script, Tag, tags};
 
 /// Resident bytes of this process.
 fn resident() -> i64 {
@@ -17,7 +20,10 @@ fn resident() -> i64 {
 fn stays_flat(mut collector: Collector<Tag>, what: &str) {
     let mut to = |stepped: u64| {
         while collector.stats().stepped_frames < stepped {
-            collector.next().expect("endless").expect("no fault");
+            match collector.replay() {
+                Some(_) => drop(collector.next_receipt().expect("endless").expect("no fault")),
+                None => drop(collector.next().expect("endless").expect("no fault")),
+            }
         }
         resident()
     };
@@ -35,5 +41,12 @@ fn k1_a_million_steps_take_no_memory() {
     };
     stays_flat(build().build().unwrap(), "rollouts");
     stays_flat(build().trajs_per_batch(20).build().unwrap(), "trajectories");
+    // I12. Also of an episode that never ends, whose frames are let go.
+    let replay = || Replay::new(50_000).unwrap();
+    stays_flat(build().replay(&replay()).build().unwrap(), "rollouts into a buffer");
+    let script = Script::lengths(&[7, 30, 200, NEVER], Ending::Truncated);
+    let endless = tags(script).rows(64).frames_per_batch(64 * 50).policy(Policy::function(|_, _, _, _| {}));
+    let endless = endless.replay(&replay()).replay_write_mode(ReplayWriteMode::Trajectory).max_open_frames(10_000);
+    stays_flat(endless.build().unwrap(), "trajectories into a buffer");
     stays_flat(build().threads(2).step_rows_per_thread(8).build().unwrap(), "two threads");
 }

@@ -10,9 +10,13 @@ const VOCABULARY: &[&str] = &["bytes", "data", "space", "seed", "math", "error",
 const SERVICES: &[&str] = &["gpu", "stats", "ron_file", "profile", "checkpoint"];
 const ORGANS: &[&str] = &["env", "policy", "rollout", "weights", "replay", "workers"];
 const ASSEMBLY: &[&str] = &[
+    "build",
     "config",
     "drive",
     "plugin",
+    "replay_writer",
+    "receipts",
+    "policies",
     "memory",
     "hooks",
     "restart",

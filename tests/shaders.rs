@@ -7,7 +7,12 @@ use naga::{
 };
 
 fn parse(name: &str) -> naga::Module {
-    let text = shader::source(name).unwrap();
+    parse_with(name, &[])
+}
+
+fn parse_with(name: &str, swaps: &[(&str, &str)]) -> naga::Module {
+    let (_, text) = shader::SHADERS.iter().find(|(own, _)| *own == name).unwrap();
+    let text = shader::expand_with(text, swaps).unwrap();
     naga::front::wgsl::parse_str(&text).unwrap_or_else(|error| panic!("{name}: {}", error.emit_to_string(&text)))
 }
 
@@ -15,9 +20,25 @@ fn parse(name: &str) -> naga::Module {
 fn every_shader_is_valid() {
     for (name, _) in shader::SHADERS {
         let module = parse(name);
-        let mut validator = Validator::new(ValidationFlags::all(), Capabilities::empty());
-        validator.validate(&module).unwrap_or_else(|error| panic!("{name}: {error:?}"));
+        // What takes another's place on adapters with subgroups says so.
+        validate(name, &module, name.ends_with("_subgroup"));
     }
+    for (name, swap, subgroups) in [
+        ("fused", ("shared/network_uniform", "shared/network_workgroup"), false),
+        ("linear", ("shared/fours", "shared/fours_half"), false),
+        ("layer_norm", ("shared/reduce", "shared/reduce_subgroup"), true),
+    ] {
+        let module = parse_with(name, &[swap]);
+        validate(swap.1, &module, subgroups);
+    }
+}
+
+/// Every adapter of wgpu's native backends unpacks halves.
+fn validate(name: &str, module: &naga::Module, subgroups: bool) {
+    let mut capabilities = Capabilities::SHADER_FLOAT16_IN_FLOAT32;
+    capabilities.set(Capabilities::SUBGROUP, subgroups);
+    let mut validator = Validator::new(ValidationFlags::all(), capabilities);
+    validator.validate(module).unwrap_or_else(|error| panic!("{name}: {error:?}"));
 }
 
 #[test]

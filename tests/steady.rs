@@ -1,72 +1,77 @@
-//! A steady tick allocates nothing: with a network, episodes ending, batches yielded and dropped, in both modes, on one
-//! thread and on two. With two threads a rollout enters the pool once, whose queue allocates a block in 63 entries.
+//! A steady tick allocates nothing: with a network, episodes ending, batches yielded and dropped or written to a replay
+//! buffer, in both modes, on one thread and on two. With two threads a rollout enters the pool once, whose queue allocates a block in 63 entries.
 
-#![expect(unsafe_code, reason = "a global allocator is unsafe to implement")]
+mod counting;
 
-use std::{
-    alloc::{GlobalAlloc, Layout, System},
-    sync::atomic::{AtomicU64, Ordering::Relaxed},
-};
+use std::sync::atomic::Ordering::Relaxed;
 
+use counting::ALLOCATIONS;
 use gleaner::{
     env::CartPoleOptions,
     policy::{Backend, NetworkSpec, Policy, plan::Activation},
-    prelude::{CartPole, Collector},
+    prelude::{CartPole, Collector, Replay, ReplayWriteMode},
 };
-
-/// The system's allocator, counting.
-struct Counting;
-
-static ALLOCATIONS: AtomicU64 = AtomicU64::new(0);
-
-// SAFETY: every call is the system allocator's own, with the caller's arguments.
-unsafe impl GlobalAlloc for Counting {
-    unsafe fn alloc(&self, layout: Layout) -> *mut u8 {
-        ALLOCATIONS.fetch_add(1, Relaxed);
-        // SAFETY: the caller keeps `alloc`'s contract.
-        unsafe { System.alloc(layout) }
-    }
-
-    unsafe fn dealloc(&self, pointer: *mut u8, layout: Layout) {
-        // SAFETY: the pointer came from `alloc` or `realloc` above, with this layout.
-        unsafe { System.dealloc(pointer, layout) }
-    }
-
-    unsafe fn realloc(&self, pointer: *mut u8, layout: Layout, size: usize) -> *mut u8 {
-        ALLOCATIONS.fetch_add(1, Relaxed);
-        // SAFETY: the caller keeps `realloc`'s contract.
-        unsafe { System.realloc(pointer, layout, size) }
-    }
-}
-
-#[global_allocator]
-static ALLOCATOR: Counting = Counting;
 
 const ROWS: usize = 64;
 const TICKS: u64 = 50;
 
-fn collector(trajectories: bool, threads: usize) -> Collector<CartPole> {
-    let network = Policy::network(NetworkSpec::mlp(&[64, 64], Activation::Tanh)).backend(Backend::Cpu);
-    let builder = Collector::<CartPole>::builder().rows(ROWS).frames_per_batch(ROWS * TICKS as usize).policy(network);
+fn collector(trajectories: bool, threads: usize, policies: usize, replay: bool) -> Collector<CartPole> {
+    let network = || Policy::network(NetworkSpec::mlp(&[64, 64], Activation::Tanh)).backend(Backend::Cpu);
+    let builder = Collector::<CartPole>::builder().rows(ROWS).frames_per_batch(ROWS * TICKS as usize);
+    let builder = match policies {
+        1 => builder.policy(network()),
+        _ => builder.policies([(20..ROWS, network()), (0..20, network())]),
+    };
     let builder = builder.reset_options(CartPoleOptions::default()).threads(threads);
     let builder = builder.step_rows_per_thread(8).infer_rows_per_thread(8);
-    if trajectories { builder.trajs_per_batch(40).build().unwrap() } else { builder.build().unwrap() }
+    let builder = match (replay, trajectories) {
+        (false, false) => builder,
+        (false, true) => builder.trajs_per_batch(40),
+        (true, false) => builder.replay(&Replay::new(20_000).unwrap()),
+        (true, true) => {
+            let builder = builder.replay(&Replay::new(20_000).unwrap()).replay_write_mode(ReplayWriteMode::Trajectory);
+            // The bound does its work too.
+            builder.max_open_frames(ROWS * 15)
+        }
+    };
+    builder.build().unwrap()
+}
+
+/// Takes one batch, or one receipt.
+fn take(collector: &mut Collector<CartPole>) {
+    match collector.replay() {
+        Some(_) => drop(collector.next_receipt().expect("endless").expect("no fault")),
+        None => drop(collector.next().expect("endless").expect("no fault")),
+    }
 }
 
 /// Yields and drops batches until `frames` more were stepped; gives the number of batches.
 fn run(collector: &mut Collector<CartPole>, frames: u64) -> u64 {
     let (start, batches) = (collector.stats().stepped_frames, collector.stats().batches);
     while collector.stats().stepped_frames < start + frames {
-        collector.next().expect("endless").expect("no fault");
+        take(collector);
     }
     collector.stats().batches - batches
 }
 
+/// Whether whole trajectories are collected, threads, policies, and whether a replay buffer gets them.
+const STEADY: [(bool, usize, usize, bool); 9] = [
+    (false, 1, 1, false),
+    (true, 1, 1, false),
+    (false, 2, 1, false),
+    (true, 2, 1, false),
+    (false, 1, 2, false),
+    (true, 2, 2, false),
+    (false, 1, 1, true),
+    (true, 1, 1, true),
+    (false, 2, 1, true),
+];
+
 /// One test, so that no other thread of the test runner allocates meanwhile.
 #[test]
 fn a_thousand_steady_ticks_allocate_nothing() {
-    for (trajectories, threads) in [(false, 1), (true, 1), (false, 2), (true, 2)] {
-        let mut collector = collector(trajectories, threads);
+    for (trajectories, threads, policies, replay) in STEADY {
+        let mut collector = collector(trajectories, threads, policies, replay);
         run(&mut collector, 4_000 * ROWS as u64);
         let episodes = collector.stats().completed_trajectories;
         // `stats()` itself allocates a name, so the number of batches is taken beforehand.
@@ -74,15 +79,18 @@ fn a_thousand_steady_ticks_allocate_nothing() {
         let stepped = collector.stats().stepped_frames;
         let before = ALLOCATIONS.load(Relaxed);
         for _ in 0..batches {
-            collector.next().expect("endless").expect("no fault");
+            take(&mut collector);
         }
         let allocations = ALLOCATIONS.load(Relaxed) - before;
         let stats = collector.stats();
         assert!(stats.stepped_frames - stepped >= 1_000 * ROWS as u64, "{batches} batches are too few");
         assert!(stats.completed_trajectories > episodes + 100, "hardly an episode ended");
+        assert_eq!(stats.early_pieces > 0, trajectories && replay);
         let rollouts = (stats.stepped_frames - stepped) / (ROWS as u64 * TICKS);
         let allowed = if threads == 1 { 0 } else { rollouts.div_ceil(63) };
-        let what = format!("trajectories {trajectories}, {threads} threads, {rollouts} rollouts");
+        let what = format!(
+            "trajectories {trajectories}, {threads} threads, {policies} policies, replay {replay}, {rollouts} rollouts"
+        );
         assert!(allocations <= allowed, "{what}: {allocations} allocations");
     }
 }

@@ -1,29 +1,38 @@
-//! What the training examples share: an actor-critic with autodiff, PPO, and what shows how training goes.
+//! What the training examples share: networks with autodiff, PPO, double DQN and SAC, and what shows how training goes.
 //!
 //! Nothing here is part of gleaner: a learner of any kind takes batches from a collector and publishes weights to it.
+
+#![allow(dead_code, unused_imports, reason = "each example uses a part")]
 
 mod chart;
 mod command_line;
 mod convolution;
+mod dqn;
 mod evaluate;
 mod frames;
 mod head;
+mod mlp;
 mod network;
+mod off_policy;
 mod ops;
 mod optimizer;
 mod options;
 mod ppo;
 mod progress;
 mod recurrent;
+mod sac;
 #[cfg(test)]
 mod tests;
 mod train;
 
 pub use chart::Curve;
+pub use dqn::{Dqn, DqnConfig};
 pub use evaluate::evaluate;
+pub use off_policy::OffPolicy;
 pub use options::{Options, main};
 pub use ppo::{Ppo, PpoConfig};
 pub use progress::Progress;
+pub use sac::{Sac, SacConfig};
 pub use train::Experiment;
 
 pub type Result<T> = std::result::Result<T, Box<dyn std::error::Error + Send + Sync>>;

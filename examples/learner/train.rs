@@ -102,6 +102,7 @@ impl Experiment {
     }
 }
 
-fn policy_file(out: &Path) -> std::path::PathBuf {
+/// Where a training leaves its policy.
+pub fn policy_file(out: &Path) -> std::path::PathBuf {
     out.join("policy.safetensors")
 }

@@ -3,6 +3,7 @@
 // so none may write the new one before all are done.
 #import shared/grid
 #import shared/math
+#import shared/weights
 
 struct RecurrentParams {
     rows: u32,
@@ -19,10 +20,10 @@ struct RecurrentParams {
 
 @group(0) @binding(0) var<uniform> params: RecurrentParams;
 @group(0) @binding(1) var<storage, read> from_: array<f32>;
-@group(0) @binding(2) var<storage, read> weight_x: array<f32>;
-@group(0) @binding(3) var<storage, read> weight_h: array<f32>;
-@group(0) @binding(4) var<storage, read> bias_x: array<f32>;
-@group(0) @binding(5) var<storage, read> bias_h: array<f32>;
+@group(0) @binding(2) var<storage, read> weight_x: array<u32>;
+@group(0) @binding(3) var<storage, read> weight_h: array<u32>;
+@group(0) @binding(4) var<storage, read> bias_x: array<u32>;
+@group(0) @binding(5) var<storage, read> bias_h: array<u32>;
 // Place of a row, and whether its state begins with zeros.
 @group(0) @binding(6) var<storage, read> memory: array<vec2<u32>>;
 @group(0) @binding(7) var<storage, read_write> states: array<f32>;
@@ -55,6 +56,22 @@ fn tile_of(group: vec3<u32>, groups: vec3<u32>, local: u32) -> Tile {
         tile.fresh[j] = memory[row].y != 0u;
     }
     return tile;
+}
+
+fn weight_x_at(i: u32) -> f32 {
+    return element(weight_x[slot(i)], i);
+}
+
+fn weight_h_at(i: u32) -> f32 {
+    return element(weight_h[slot(i)], i);
+}
+
+fn bias_x_at(i: u32) -> f32 {
+    return element(bias_x[slot(i)], i);
+}
+
+fn bias_h_at(i: u32) -> f32 {
+    return element(bias_h[slot(i)], i);
 }
 
 fn inputs_at(tile: Tile, i: u32) -> vec4<f32> {

@@ -5,9 +5,12 @@ mod critic;
 mod end;
 mod frames;
 mod policy;
+mod recording;
 mod row;
+mod stream;
 mod tick;
 mod trajectory;
+mod versions;
 mod weights;
 
 pub use column::{ColumnSpec, Remembered, Source};
@@ -15,13 +18,16 @@ pub use critic::Critic;
 pub use end::{End, Flags, Truncation};
 pub use frames::Frames;
 pub use policy::PolicyWeights;
+pub(crate) use recording::{FrameSlots, Recording, RolloutSlot};
 pub use row::{
     Action, ActionMask, Episode, EpisodeReturn, EpisodeStep, LastObservation, LogProb, Masks, Observation, Reward,
     RowIndex, Slot, Value,
 };
+pub(crate) use stream::Writer;
 pub(crate) use tick::Threads;
 pub use tick::{Parallelism, TickPlan, TickReport};
 pub use trajectory::{Trajectory, TrajectoryId};
+pub use versions::Versions;
 pub(crate) use weights::name_list;
 pub use weights::{TensorSpec, WeightTensor, Weights};
 

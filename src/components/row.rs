@@ -120,6 +120,11 @@ impl<'a> Masks<'a> {
         Self { bytes: if size_of::<M>() == 0 { &[] } else { cast_slice(masks) }, width: size_of::<M>() }
     }
 
+    /// Masks of `width` bytes a row; 0 for none.
+    pub(crate) fn of_bytes(bytes: &'a [u8], width: usize) -> Self {
+        Self { bytes, width }
+    }
+
     /// The mask of the `i`-th row of the run, a byte an action, 0 for illegal; empty if the task has no masks.
     #[inline(always)]
     pub fn row(&self, i: usize) -> &'a [u8] {

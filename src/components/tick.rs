@@ -10,6 +10,7 @@ use std::{
 
 use bevy_ecs::prelude::Resource;
 
+use super::Versions;
 use crate::error::Error;
 
 /// The coming tick of a task: which rows act, how, and under which weights.
@@ -22,8 +23,8 @@ pub struct TickPlan<T> {
     /// Rows of slots from this one on have their episodes cut at the end of the tick, by a forced reset; `u32::MAX` for
     /// none.
     pub cut_from: u32,
-    /// Version of the weights that act.
-    pub version: u64,
+    /// Versions of the weights that act.
+    pub versions: Versions,
     /// How row chunks are spread over threads.
     pub parallelism: Parallelism,
     pub(crate) threads: Option<Threads>,
@@ -32,7 +33,15 @@ pub struct TickPlan<T> {
 
 impl<T> Clone for TickPlan<T> {
     fn clone(&self) -> Self {
-        Self { threads: self.threads.clone(), task: PhantomData, ..*self }
+        Self { versions: self.versions.clone(), threads: self.threads.clone(), task: PhantomData, ..*self }
+    }
+
+    // Each tick takes a copy: into the memory that is there.
+    fn clone_from(&mut self, other: &Self) {
+        self.versions.clone_from(&other.versions);
+        self.threads.clone_from(&other.threads);
+        (self.active, self.random, self.cut_from) = (other.active, other.random, other.cut_from);
+        self.parallelism = other.parallelism;
     }
 }
 
@@ -42,7 +51,7 @@ impl<T> Default for TickPlan<T> {
             active: u32::MAX,
             random: 0,
             cut_from: u32::MAX,
-            version: 0,
+            versions: Versions::default(),
             parallelism: Parallelism::SERIAL,
             threads: None,
             task: PhantomData,

@@ -9,6 +9,7 @@ use bevy_ecs::prelude::*;
 
 use super::{
     BatchEnv, BatchStep,
+    agents::end_together,
     clip::ActionClip,
     mask::MaskParts,
     rows::{Spawn, Stepper, row_bundle},
@@ -38,6 +39,9 @@ pub(crate) struct BatchSim<S: BatchEnv> {
     /// Options of automatic resets.
     pub options: S::Options,
     limit: u32,
+    /// Rows of all simulations, and of one.
+    rows: usize,
+    agents: usize,
     masks: MaskParts,
     clip: ActionClip,
     clipped: Vec<S::Action>,
@@ -57,11 +61,17 @@ impl<S: BatchEnv> Stepper<S> for BatchStepper<S> {
         S::TIME_LIMIT
     }
 
+    fn agents(&self) -> usize {
+        self.sim.as_ref().map_or(1, S::agents)
+    }
+
     fn install(&mut self, world: &mut World, schedule: &mut Schedule, spawn: &Spawn) -> Result<Vec<Entity>, Error> {
         let Some(sim) = self.sim.take() else {
             return Err(Error::State { call: "build", problem: "the simulator is in another collector".into() });
         };
         world.insert_resource(BatchSim {
+            rows: spawn.rows as usize,
+            agents: sim.agents(),
             sim,
             options: self.options.clone(),
             limit: spawn.limit,
@@ -85,9 +95,13 @@ impl<S: BatchEnv> Stepper<S> for BatchStepper<S> {
         let mut query =
             world.query::<(&mut Stream, &Episode, &RowIndex, &Slot, &mut Observation<S>, &mut ActionMask<S>)>();
         world.resource_scope(|world, mut sim: Mut<BatchSim<S>>| {
-            let BatchSim { sim, options, masks, seed, worker, .. } = &mut *sim;
-            for entity in rows {
-                let Ok((mut stream, episode, row, slot, mut observation, mut mask)) = query.get_mut(world, *entity)
+            let BatchSim { sim, options, masks, seed, worker, agents, rows: all, .. } = &mut *sim;
+            let slot = |entity: &Entity| world.get::<Slot>(*entity).map_or(0, |slot| slot.0);
+            let mut order: Vec<_> = rows.iter().map(|entity| (slot(entity), *entity)).collect();
+            // The agents of one simulation one after the other.
+            order.sort_unstable_by_key(|(slot, _)| (*slot as usize % (*all / *agents), *slot));
+            for (_, entity) in order {
+                let Ok((mut stream, episode, row, slot, mut observation, mut mask)) = query.get_mut(world, entity)
                 else {
                     continue;
                 };
@@ -230,28 +244,34 @@ impl<S: BatchEnv> BatchSim<S> {
         current: &Cell<usize>,
         call: &Cell<&'static str>,
     ) {
-        call.set("reset");
-        for i in 0..columns.rows.len() {
-            let is_finite = finite(columns.rewards[i].0) & columns.observations[i].is_finite();
-            let at_limit = columns.steps[i].0 >= self.limit.wrapping_sub(1);
-            columns.ends[i] = close_frame(columns.ends[i], is_finite, at_limit, i as u32 >= cut_from);
-            if !columns.ends[i].done() {
-                continue;
-            }
-            current.set(i);
-            if is_finite {
-                columns.lasts[i] = columns.observations[i];
-            } else {
-                report.quarantined(1);
-            }
-            columns.episodes[i].0 += 1;
-            columns.streams[i].start_episode(columns.episodes[i].0);
-            let (stream, observation) = (&mut columns.streams[i], &mut columns.observations[i]);
-            self.sim.reset(i, &self.options, stream, observation, &mut columns.masks[i]);
-            if !observation.is_finite() {
-                let (row, episode) = (columns.rows[i].0, columns.episodes[i].0);
-                report.fail(row, Error::reset_not_finite(observation, row, episode, self.seed.0));
-            }
+        let Columns { streams, episodes, rows, steps, observations, lasts, masks, rewards, ends, .. } = columns;
+        for i in 0..rows.len() {
+            let is_finite = finite(rewards[i].0) & observations[i].is_finite();
+            let at_limit = steps[i].0 >= self.limit.wrapping_sub(1);
+            ends[i] = close_frame(ends[i], is_finite, at_limit, i as u32 >= cut_from);
         }
+        let simulations = rows.len() / self.agents;
+        if self.agents > 1 {
+            end_together(ends, simulations);
+        }
+        call.set("reset");
+        // What ended for one agent ended for all.
+        End::each_done(&ends[..simulations], |first| {
+            for i in (first..rows.len()).step_by(simulations) {
+                current.set(i);
+                if ends[i] == End::QUARANTINED {
+                    report.quarantined(1);
+                } else {
+                    lasts[i] = observations[i];
+                }
+                episodes[i].0 += 1;
+                streams[i].start_episode(episodes[i].0);
+                self.sim.reset(i, &self.options, &mut streams[i], &mut observations[i], &mut masks[i]);
+                if !observations[i].is_finite() {
+                    let (row, episode) = (rows[i].0, episodes[i].0);
+                    report.fail(row, Error::reset_not_finite(&observations[i], row, episode, self.seed.0));
+                }
+            }
+        });
     }
 }

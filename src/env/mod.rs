@@ -1,6 +1,7 @@
 //! Environments: what gleaner steps.
 
 pub mod acrobot;
+mod agents;
 mod batch;
 pub mod cart_pole;
 pub mod check;
@@ -89,7 +90,21 @@ pub trait BatchEnv: Task {
     /// Frames after which an episode is truncated, unless `max_frames_per_traj` is lower.
     const TIME_LIMIT: Option<u32> = None;
 
-    /// Starts an episode of one row and writes its first observation and, if the task has masks, its mask.
+    /// Agents of one simulation, at least 1: rows that act together, each for itself, and begin and end their episodes
+    /// together. Default: 1, each row is a simulation of its own.
+    ///
+    /// Of `n` simulations agent `a` of simulation `s` is row `a · n + s`, so that agents of one role are a range of rows,
+    /// which can have a policy of its own. Rows must be a multiple of the agents and a budget one of the rows, as a
+    /// simulation makes whole steps only. Where one agent's episode ends, those of the others that go on are truncated
+    /// ([`Truncation::Env`](crate::components::Truncation::Env)), or a number that is not finite ends them all one frame
+    /// before; then all are [reset](Self::reset), as they are when one of them is reset from outside.
+    fn agents(&self) -> usize {
+        1
+    }
+
+    /// Starts an episode of one row and writes its first observation and, if the task has masks, its mask. The
+    /// [agents](Self::agents) of a simulation are reset one directly after the other, from agent 0 on; simulations in any
+    /// order.
     fn reset(
         &mut self,
         row: usize,

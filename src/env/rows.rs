@@ -33,6 +33,11 @@ pub trait Stepper<T: Task>: Send + Sync {
     /// The task's own time limit.
     fn time_limit(&self) -> Option<u32>;
 
+    /// Rows of one simulation, which begin and end their episodes together. See [`BatchEnv::agents`](super::BatchEnv::agents).
+    fn agents(&self) -> usize {
+        1
+    }
+
     /// Spawns the rows, in row order, each at the start of its first episode, and adds the Step stage.
     fn install(&mut self, world: &mut World, schedule: &mut Schedule, spawn: &Spawn) -> Result<Vec<Entity>, Error>;
 

@@ -17,8 +17,8 @@ use super::{
 };
 use crate::{
     components::{
-        Action, ActionMask, End, Episode, EpisodeStep, LastObservation, Observation, Reward, RowIndex, Slot, Threads,
-        TickPlan, TickReport, Truncation,
+        Action, ActionMask, End, Episode, EpisodeStep, LastObservation, Observation, Reward, RolloutSlot, RowIndex,
+        Slot, Threads, TickPlan, TickReport, TrajectoryId, Truncation,
     },
     data::Data,
     error::{Error, panic_message},
@@ -48,7 +48,7 @@ pub(crate) struct EnvSettings<E: Env> {
 
 type StepColumns<E> = (
     (&'static mut E, &'static mut Stream, &'static mut Episode),
-    (&'static Action<E>, &'static EpisodeStep, &'static RowIndex, &'static Slot),
+    (&'static Action<E>, &'static EpisodeStep, &'static RowIndex, &'static Slot, &'static TrajectoryId),
     (&'static mut Observation<E>, &'static mut LastObservation<E>, &'static mut ActionMask<E>),
     (&'static mut Reward, &'static mut End),
 );
@@ -59,16 +59,23 @@ pub(crate) fn step_rows<E: Env>(
     settings: Res<EnvSettings<E>>,
     plan: Res<TickPlan<E>>,
     report: Res<TickReport<E>>,
+    mut rollout: ResMut<RolloutSlot<E>>,
 ) {
     if report.failed() {
         return;
     }
-    let tick = Tick { settings: &settings, report: &report, cut: plan.cut_from == 0 };
+    let tick = Tick { settings: &settings, report: &report, cut: plan.cut_from == 0, version: plan.versions.get(0) };
     // Rows are never sparse-set components, so the query is dense.
     let Ok(chunks) = rows.contiguous_iter_mut() else { return };
-    for ((mut envs, mut streams, mut episodes), (actions, steps, rows, slots), mut written, (mut rewards, mut ends)) in
-        chunks
+    for (
+        (mut envs, mut streams, mut episodes),
+        (actions, steps, rows, slots, ids),
+        mut written,
+        (mut rewards, mut ends),
+    ) in chunks
     {
+        let all = plan.active == u32::MAX || slots.iter().all(|slot| slot.0 < plan.active);
+        let all = all && matches!(plan.cut_from, 0 | u32::MAX);
         let chunk = Rows {
             envs: envs.bypass_change_detection(),
             streams: streams.bypass_change_detection(),
@@ -76,14 +83,14 @@ pub(crate) fn step_rows<E: Env>(
             actions: Action::values(actions),
             steps,
             rows,
+            ids,
             observations: Observation::values_mut(written.0.bypass_change_detection()),
             lasts: LastObservation::values_mut(written.1.bypass_change_detection()),
             masks: ActionMask::values_mut(written.2.bypass_change_detection()),
             rewards: rewards.bypass_change_detection(),
             ends: ends.bypass_change_detection(),
+            frames: if all { rollout.0.as_deref_mut().and_then(|rollout| rollout.lend(slots)) } else { None },
         };
-        let all = plan.active == u32::MAX || slots.iter().all(|slot| slot.0 < plan.active);
-        let all = all && matches!(plan.cut_from, 0 | u32::MAX);
         if all {
             let least = plan.parallelism.step_rows;
             let least = if plan.parallelism.splits(slots.len(), least) { least } else { usize::MAX };
@@ -106,42 +113,43 @@ struct Tick<'a, E: Env> {
     settings: &'a EnvSettings<E>,
     report: &'a TickReport<E>,
     cut: bool,
+    version: u64,
 }
 
 impl<E: Env> Tick<'_, E> {
     /// Halves the rows until a half would be smaller than `least`, and steps the pieces on the pool.
-    fn spread(&self, rows: Rows<'_, E>, least: usize) {
+    fn spread(&self, mut rows: Rows<'_, E>, least: usize) {
         let n = rows.envs.len();
         if n / 2 < least {
             return self.step_strips(rows);
         }
-        let (left, right) = rows.split_at(n / 2);
+        let (left, right) = (rows.split_off(n / 2), rows);
         rayon::join(|| self.spread(left, least), || self.spread(right, least));
     }
 
     /// Steps rows strip by strip, until one panics.
     fn step_strips(&self, mut rest: Rows<'_, E>) {
         while !rest.envs.is_empty() {
-            let n = rest.envs.len().min(STRIP);
-            let (strip, behind) = rest.split_at(n);
+            let strip = rest.split_off(rest.envs.len().min(STRIP));
+            if let Some(frames) = &rest.frames {
+                frames.fetch(STRIP);
+            }
             if !self.guarded(strip) {
                 return;
             }
-            rest = behind;
         }
     }
 
     /// The budget's last ticks: not all rows act, or not all are cut.
     fn step_some(&self, mut rows: Rows<'_, E>, slots: &[Slot], plan: &TickPlan<E>) {
         for slot in slots {
-            let (row, rest) = rows.split_at(1);
+            let row = rows.split_off(1);
             if slot.0 < plan.active {
                 Tick { cut: slot.0 >= plan.cut_from, ..*self }.guarded(row);
             } else {
                 row.ends[0] = End::RUNNING;
                 row.rewards[0] = Reward(0.0);
             }
-            rows = rest;
         }
     }
 
@@ -149,6 +157,9 @@ impl<E: Env> Tick<'_, E> {
     /// none.
     fn guarded(&self, mut rows: Rows<'_, E>) -> bool {
         let current = Cell::new(0_u32);
+        if let Some(frames) = &mut rows.frames {
+            frames.open(rows.actions, rows.steps, rows.ids, self.version);
+        }
         let stepped = catch_unwind(AssertUnwindSafe(|| {
             let (settings, cut, rows, current) = (self.settings, self.cut, &mut rows, &current);
             if self.settings.clip.is_empty() {
@@ -164,7 +175,7 @@ impl<E: Env> Tick<'_, E> {
             self.fail("step", payload, &rows, current.get() as usize);
             // The rows before it go on: one of them may have an error of its own, and the lowest row's is the one that
             // counts, however rows are spread over threads.
-            rows = rows.split_at(current.get() as usize).0;
+            rows = rows.split_off(current.get() as usize);
         }
         self.report.stepped(rows.envs.len() as u64);
         let call = Cell::new("reset");
@@ -172,6 +183,9 @@ impl<E: Env> Tick<'_, E> {
         if let Err(payload) = reset {
             self.fail(call.get(), payload, &rows, current.get() as usize);
             return false;
+        }
+        if let Some(frames) = &mut rows.frames {
+            frames.close(rows.observations, rows.rewards, rows.ends);
         }
         fine
     }

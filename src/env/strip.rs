@@ -10,7 +10,7 @@ use super::{
     step::{EnvSettings, close_frame},
 };
 use crate::{
-    components::{End, Episode, EpisodeStep, Reward, RowIndex},
+    components::{End, Episode, EpisodeStep, FrameSlots, Reward, RowIndex, TrajectoryId},
     data::{Data, finite},
     seed::Stream,
 };
@@ -23,29 +23,36 @@ pub(super) struct Rows<'a, E: Env> {
     pub actions: &'a [E::Action],
     pub steps: &'a [EpisodeStep],
     pub rows: &'a [RowIndex],
+    pub ids: &'a [TrajectoryId],
     pub observations: &'a mut [E::Observation],
     pub lasts: &'a mut [E::Observation],
     pub masks: &'a mut [E::Mask],
     pub rewards: &'a mut [Reward],
     pub ends: &'a mut [End],
+    /// Where the frames are written, if not by Record.
+    pub frames: Option<FrameSlots<'a, E>>,
 }
 
-impl<'a, E: Env> Rows<'a, E> {
-    pub(super) fn split_at(self, mid: usize) -> (Rows<'a, E>, Rows<'a, E>) {
-        macro_rules! halves {
-            (mut: $($m:ident),*; ref: $($r:ident),*) => {{
-                $( let $m = self.$m.split_at_mut(mid); )*
-                $( let $r = self.$r.split_at(mid); )*
-                (Rows { $($m: $m.0,)* $($r: $r.0,)* }, Rows { $($m: $m.1,)* $($r: $r.1,)* })
-            }};
+impl<E: Env> Rows<'_, E> {
+    /// Splits off the first `n` rows.
+    #[inline(always)]
+    pub(super) fn split_off(&mut self, n: usize) -> Self {
+        macro_rules! first {
+            (mut: $($m:ident),*; ref: $($r:ident),*) => {
+                Rows {
+                    $($m: self.$m.split_off_mut(..n).unwrap_or_default(),)*
+                    $($r: self.$r.split_off(..n).unwrap_or_default(),)*
+                    frames: self.frames.as_mut().map(|frames| frames.split_off(n)),
+                }
+            };
         }
-        halves!(mut: envs, streams, episodes, observations, lasts, masks, rewards, ends; ref: actions, steps, rows)
+        first!(mut: envs, streams, episodes, observations, lasts, masks, rewards, ends; ref: actions, steps, rows, ids)
     }
 }
 
 /// Rows that a thread takes at a time: what stepping them wrote is still in the first-level cache when their ends are
-/// looked at and their next episodes begin.
-pub(super) const STRIP: usize = 256;
+/// looked at, their next episodes begin and their frames are recorded.
+pub(super) const STRIP: usize = 128;
 
 /// Steps every row of a strip. Nothing is reset here, so that the loops stay free of rare branches.
 ///

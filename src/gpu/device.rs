@@ -1,6 +1,7 @@
 //! An open device.
 
 use std::{
+    collections::HashMap,
     panic::{AssertUnwindSafe, catch_unwind},
     sync::{
         Arc, Mutex, PoisonError, Weak,
@@ -12,6 +13,7 @@ use std::{
 use super::{
     adapter::{self, AdapterInfo, AdapterKind},
     fault::Fault,
+    pipeline::Kernel,
 };
 use crate::error::{Error, panic_message};
 
@@ -24,12 +26,32 @@ pub struct GpuConfig {
     pub software: bool,
     /// A part of the adapter's name in either case, such as "nvidia"; default none, any adapter.
     pub adapter: Option<String>,
+    /// Where small networks, which run in one dispatch, keep their weights while it runs; default by the adapter.
+    pub weights: WeightMemory,
+    /// Whether kernels add up by subgroups where the adapter has them; default true. A sum's last bits depend on it.
+    pub subgroups: bool,
+    /// Whether weights are kept as halves (f16), in half the memory; default false. Arithmetic stays in f32: a weight
+    /// is off by at most 2⁻¹¹ of itself (below 2⁻¹⁴ by 2⁻²⁵), and one beyond 65,504 is refused.
+    pub half: bool,
 }
 
 impl Default for GpuConfig {
     fn default() -> Self {
-        Self { deadline: Duration::from_secs(30), software: true, adapter: None }
+        let deadline = Duration::from_secs(30);
+        Self { deadline, software: true, adapter: None, weights: WeightMemory::Auto, subgroups: true, half: false }
     }
+}
+
+/// Where a small network, all of whose layers run in one dispatch, keeps its weights while it runs.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum WeightMemory {
+    /// Workgroup memory on hardware, uniform memory on software adapters.
+    #[default]
+    Auto,
+    /// Workgroup memory where the adapter has enough of it, else uniform memory.
+    Workgroup,
+    /// Uniform memory.
+    Uniform,
 }
 
 /// Counters of a device.
@@ -60,7 +82,10 @@ pub struct Gpu {
     pub(super) bytes_down: AtomicU64,
     limits: wgpu::Limits,
     adapter: AdapterInfo,
-    deadline: Duration,
+    config: GpuConfig,
+    subgroups: bool,
+    /// By constants and text.
+    pub(super) kernels: Mutex<HashMap<String, Kernel>>,
 }
 
 impl Gpu {
@@ -116,9 +141,12 @@ impl Gpu {
         let info = AdapterInfo::from(adapter.get_info());
         // wgpu's defaults are far below what adapters have.
         let limits = adapter.limits();
+        let wanted = if config.subgroups { wgpu::Features::SUBGROUP } else { wgpu::Features::empty() };
+        let features = adapter.features() & wanted;
         let descriptor = wgpu::DeviceDescriptor {
             label: Some("gleaner"),
             required_limits: limits.clone(),
+            required_features: features,
             // A policy is small against the blocks that `Performance` reserves.
             memory_hints: wgpu::MemoryHints::MemoryUsage,
             ..Default::default()
@@ -144,7 +172,9 @@ impl Gpu {
             bytes_down,
             limits,
             adapter: info,
-            deadline: config.deadline,
+            config: config.clone(),
+            subgroups: features.contains(wgpu::Features::SUBGROUP),
+            kernels: Mutex::default(),
         })
     }
 
@@ -158,9 +188,19 @@ impl Gpu {
         &self.limits
     }
 
+    /// How it was opened.
+    pub fn config(&self) -> &GpuConfig {
+        &self.config
+    }
+
+    /// Whether kernels use subgroups: the adapter has them and the configuration allows them.
+    pub fn subgroups(&self) -> bool {
+        self.subgroups
+    }
+
     /// The longest wait for one submit.
     pub fn deadline(&self) -> Duration {
-        self.deadline
+        self.config.deadline
     }
 
     /// wgpu's device, for kernels of a host.

@@ -16,6 +16,6 @@ pub mod shader;
 mod transfer;
 
 pub use adapter::{AdapterInfo, AdapterKind};
-pub use device::{Gpu, GpuConfig, GpuStats};
+pub use device::{Gpu, GpuConfig, GpuStats, WeightMemory};
 pub use pipeline::{GROUP, Kernel, MAX_GROUPS, grid};
 pub use transfer::{Readback, Upload};

@@ -1,5 +1,7 @@
 //! Kernels, their bindings, and the shape of a dispatch.
 
+use std::sync::PoisonError;
+
 use super::{Gpu, shader};
 use crate::error::Error;
 
@@ -34,15 +36,34 @@ impl Kernel {
     /// # Errors
     /// [`Error::Gpu`] if there is no such shader or the adapter refuses it.
     pub fn new(gpu: &Gpu, name: &str, constants: &[(&str, f64)]) -> Result<Self, Error> {
-        Self::from_text(gpu, name, &shader::source(name)?, constants)
+        Self::with_imports(gpu, name, &[], constants)
     }
 
-    /// A kernel from WGSL text, which may hold `#import` lines.
+    /// The same, with another shader in place of some that it imports: pairs of a name and the name that replaces it.
+    ///
+    /// # Errors
+    /// Those of [`new`](Self::new).
+    pub fn with_imports(
+        gpu: &Gpu,
+        name: &str,
+        swaps: &[(&str, &str)],
+        constants: &[(&str, f64)],
+    ) -> Result<Self, Error> {
+        Self::from_text(gpu, name, &shader::expand_with(shader::find(name)?, swaps)?, constants)
+    }
+
+    /// A kernel from WGSL text, which may hold `#import` lines. Compiled once a device, which keeps it.
     ///
     /// # Errors
     /// [`Error::Gpu`] if an import is unknown or the adapter refuses the shader.
     pub fn from_text(gpu: &Gpu, name: &str, text: &str, constants: &[(&str, f64)]) -> Result<Self, Error> {
         let text = shader::expand(text)?;
+        let key = format!("{constants:?} {text}");
+        let mut kernels = gpu.kernels.lock().unwrap_or_else(PoisonError::into_inner);
+        if let Some(kernel) = kernels.get(&key) {
+            gpu.check()?;
+            return Ok(kernel.clone());
+        }
         let (pipeline, layout) = gpu.scoped(&format!("shader {name:?}"), || {
             let source = wgpu::ShaderSource::Wgsl(text.into());
             let module = gpu.device.create_shader_module(wgpu::ShaderModuleDescriptor { label: Some(name), source });
@@ -51,13 +72,19 @@ impl Kernel {
                 layout: None,
                 module: &module,
                 entry_point: Some("main"),
-                compilation_options: wgpu::PipelineCompilationOptions { constants, ..Default::default() },
+                // Kernels write the workgroup memory that they read.
+                compilation_options: wgpu::PipelineCompilationOptions {
+                    constants,
+                    zero_initialize_workgroup_memory: false,
+                },
                 cache: None,
             });
             let layout = pipeline.get_bind_group_layout(0);
             (pipeline, layout)
         })?;
-        Ok(Self { name: name.into(), pipeline, layout })
+        let kernel = Self { name: name.into(), pipeline, layout };
+        kernels.insert(key, kernel.clone());
+        Ok(kernel)
     }
 
     /// Binds buffers or parts of them, in the order of their numbers.

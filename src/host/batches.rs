@@ -7,13 +7,14 @@ use bevy_ecs::prelude::*;
 use super::rows::{BEFORE, HostRows, OwnedRows, ResetRequest, WAITING};
 use crate::{
     components::{
-        ColumnSpec, Critic, Episode, EpisodeReturn, EpisodeStep, Observation, RowIndex, Slot, TickPlan, TickReport,
-        Trajectory, TrajectoryId,
+        ColumnSpec, Critic, Episode, EpisodeReturn, EpisodeStep, Observation, RolloutSlot, RowIndex, Slot, TickPlan,
+        TickReport, Trajectory, TrajectoryId,
     },
     error::Error,
     memory::rollout_bytes,
     policy::Evaluator,
-    rollout::{ArenaPool, Batch, Ended, Rollout, RolloutSlot, in_order, with_rollout},
+    replay_writer::ReplayWriter,
+    rollout::{ArenaPool, Batch, Ended, Rollout, in_order, with_rollout},
     seed::Stream,
     stats::{Monitor, Stats},
     task::Task,
@@ -94,8 +95,10 @@ pub(super) fn turn_rollout<T: Task>(
     if let Some(error) = world.resource_mut::<TickReport<T>>().take_error() {
         return fail::<T>(world, error);
     }
-    finish_rollout::<T>(world);
-    let recording = world.resource::<RolloutSlot<T>>().0.as_deref().is_some_and(|rollout| rollout.block.is_some());
+    if let Some(error) = finish_rollout::<T>(world) {
+        return fail::<T>(world, error);
+    }
+    let recording = world.resource::<RolloutSlot<T>>().get().is_some_and(|rollout| rollout.block.is_some());
     if recording || world.resource::<Batches<T>>().error.is_some() {
         return;
     }
@@ -198,10 +201,25 @@ fn restart<T: Task>(world: &mut World, order: &[(RowIndex, Entity)]) -> Result<(
     restarted
 }
 
-fn finish_rollout<T: Task>(world: &mut World) {
+/// Puts a full rollout where it belongs. An error: a replay buffer did not take it.
+fn finish_rollout<T: Task>(world: &mut World) -> Option<Error> {
     let mut holder = world.resource_mut::<RolloutSlot<T>>();
-    let Some(rollout) = holder.0.as_deref_mut().filter(|rollout| rollout.tick >= rollout.ticks) else { return };
-    let Some(mut block) = rollout.finish() else { return };
+    let rollout = holder.get_mut().filter(|rollout| rollout.tick >= rollout.ticks)?;
+    let mut block = rollout.finish()?;
+    let monitor = rollout.monitor.clone();
+    if let Some(mut writer) = world.get_resource_mut::<ReplayWriter<T>>() {
+        writer.count(&mut monitor.ledger());
+        // Nobody asks for the receipts of a host's rows.
+        let error = loop {
+            match writer.take_receipt() {
+                Ok(Some(_)) => {}
+                Ok(None) => break None,
+                Err(error) => break Some(error),
+            }
+        };
+        world.resource::<Batches<T>>().pool.give_back(block);
+        return error;
+    }
     let mut batches = world.resource_mut::<Batches<T>>();
     if batches.set_truncated {
         block.mark_edge();
@@ -209,21 +227,20 @@ fn finish_rollout<T: Task>(world: &mut World) {
     let index = {
         let mut ledger = batches.monitor.ledger();
         let index = ledger.counters.batches;
-        ledger.counters.batches += 1;
-        ledger.counters.frames += block.frames as u64;
-        ledger.in_flight -= block.frames as u64;
+        ledger.delivered(block.frames as u64);
         index
     };
     let critic = batches.evaluator.clone().map(|evaluator| Arc::new(evaluator) as Arc<dyn Critic<T>>);
     let batch = Batch::new(block, batches.specs.clone(), critic, Some(batches.pool.clone()), index);
     batches.queue.push_back(batch);
+    None
 }
 
 /// An error drops the rollout; its frames are counted as discarded.
 fn fail<T: Task>(world: &mut World, error: Error) {
     tracing::warn!("collection stands still: {error}");
     world.resource_mut::<TickPlan<T>>().active = 0;
-    let block = world.resource_mut::<RolloutSlot<T>>().0.as_mut().and_then(|rollout| rollout.block.take());
+    let block = world.resource_mut::<RolloutSlot<T>>().get_mut().and_then(|rollout| rollout.block.take());
     let mut batches = world.resource_mut::<Batches<T>>();
     if let Some(block) = block {
         batches.pool.give_back(block);

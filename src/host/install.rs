@@ -17,7 +17,9 @@ use crate::{
     env::{Env, RowContext, RowStepper, Spawn, Stepper},
     error::{BoxError, Error},
     plugin::{TaskParts, install_parts},
-    policy::{self, Actor, Evaluator, Exploration, Policy},
+    policy::{self, Actor, Duty, Evaluator, Exploration, Policy},
+    replay::Replay,
+    replay_writer::ReplayWriter,
     rollout::{ArenaPool, Columns, RewardTransform, Rollout, TrajectoryPool},
     schedule::{Collect, CollectSystems, Executor, TaskSystems},
     seed::Seed,
@@ -48,6 +50,9 @@ pub struct HostConfig {
     pub set_truncated: bool,
     /// Whether [`EpisodeEnded`](crate::rollout::EpisodeEnded) is triggered for each finished episode. Default: no.
     pub episode_events: bool,
+    /// Number of this collection among several whose data are put together, as
+    /// [`CollectorConfig::worker`](crate::config::CollectorConfig::worker). Default: none, and ids as of worker 0.
+    pub worker: Option<u16>,
 }
 
 impl Default for HostConfig {
@@ -62,6 +67,7 @@ impl Default for HostConfig {
             reward: RewardTransform::default(),
             set_truncated: false,
             episode_events: false,
+            worker: None,
         }
     }
 }
@@ -73,6 +79,7 @@ pub struct HostBuilder<T: Task> {
     extras: Vec<Extra>,
     /// Environments that gleaner steps, and their number; none if the host steps its own entities.
     owned: Option<(u32, Box<dyn Stepper<T>>)>,
+    replay: Option<Replay<T>>,
 }
 
 /// What is handed out when a task is put into a world; in an app, a resource.
@@ -89,13 +96,22 @@ pub struct Installed<T: Task> {
 impl<T: Task> HostBuilder<T> {
     /// Rows of task `T` that `policy` acts for.
     pub fn new(policy: Policy<T>) -> Self {
-        Self { config: HostConfig::default(), policy, extras: Vec::new(), owned: None }
+        Self { config: HostConfig::default(), policy, extras: Vec::new(), owned: None, replay: None }
     }
 
     /// Sets all options.
     #[must_use]
     pub fn config(mut self, config: HostConfig) -> Self {
         self.config = config;
+        self
+    }
+
+    /// Writes each rollout to `replay` at the end of its last tick; [`Batches`] then has none. Several collectors and
+    /// hosts may share a buffer if each has its own number ([`HostConfig::worker`]). An episode that is cut
+    /// between two rollouts, as its row left the world, has no end in the buffer.
+    #[must_use]
+    pub fn replay(mut self, replay: &Replay<T>) -> Self {
+        self.replay = Some(replay.clone());
         self
     }
 
@@ -109,8 +125,8 @@ impl<T: Task> HostBuilder<T> {
     /// Adds the task's stages to the schedule [`Collect`] of `world`; the host runs it, once a tick:
     /// `world.run_schedule(Collect)`. Call it once for each task, before its rows are spawned.
     pub fn install(self, world: &mut World) -> Result<Installed<T>, Error> {
-        let Self { config, policy, extras, owned } = self;
-        config.check()?;
+        let Self { config, policy, extras, owned, replay } = self;
+        config.check(replay.is_some())?;
         let rows = owned.as_ref().map_or(1, |(rows, _)| *rows);
         if !(1..=MAX_ROWS as u32).contains(&rows) {
             return Err(Error::config("rows", rows, format!("1 to {MAX_ROWS}")));
@@ -120,12 +136,16 @@ impl<T: Task> HostBuilder<T> {
             let problem = format!("{} is in this world already", std::any::type_name::<T>());
             return Err(Error::State { call: "install", problem });
         }
-        let (actor, initial) = Actor::open(policy, config.exploration, rows as usize, 1, false)?;
+        let (slots, exploration) = (rows as usize, config.exploration);
+        let duty = Duty { policy: 0, rows: 0..u32::MAX, slots, exploration, threads: 1, record_params: false };
+        let (actor, initial) = Actor::open(policy, duty)?;
         let weights = match (actor.plan(), initial) {
             (Some(plan), Some(initial)) => Some(WeightsHandle::new(plan.tensors(), (*initial).clone())?),
             _ => None,
         };
         let columns = columns::<T>(world, &actor, extras)?;
+        let writer = |replay| ReplayWriter::new(replay, config.worker.unwrap_or(0), &columns.specs, None);
+        let replay = replay.as_ref().map(writer).transpose()?;
         let fixed = Fixed { backend: actor.backend().into(), ..Fixed::default() };
         let monitor = Monitor::new(fixed);
         let evaluator = actor.evaluator();
@@ -143,10 +163,13 @@ impl<T: Task> HostBuilder<T> {
             failed: false,
         };
         batches.check_memory(rows as usize)?;
+        let pool = TrajectoryPool::new(config.episode_events);
+        let mut rollout = Rollout::new(columns, config.reward, monitor.clone(), pool);
+        rollout.worker = config.worker.unwrap_or(0);
         let parts = TaskParts {
-            actor,
-            weights: weights.clone(),
-            rollout: Rollout::new(columns, config.reward, monitor.clone(), TrajectoryPool::new(config.episode_events)),
+            actors: vec![(actor, weights.clone())],
+            rollout,
+            replay,
             parallelism: Parallelism::SERIAL,
             infer: if owned.is_some() { CollectSystems::Infer } else { CollectSystems::Respond },
         };
@@ -169,7 +192,7 @@ impl<T: Task> HostBuilder<T> {
 
 fn columns<T: Task>(world: &mut World, actor: &Actor<T>, extras: Vec<Extra>) -> Result<Columns, Error> {
     let mut columns = Columns::of::<T>(world, actor.plan().is_some());
-    columns.memory = actor.plan().and_then(|plan| crate::policy::remembered::<T>(world, plan));
+    columns.memory = policy::remembered::<T>(world, actor.plan().into_iter());
     for extra in extras {
         columns.add_unique(world, extra)?;
     }
@@ -258,7 +281,7 @@ impl<E: Env> HostBuilder<E> {
 }
 
 impl HostConfig {
-    fn check(&self) -> Result<(), Error> {
+    fn check(&self, replay: bool) -> Result<(), Error> {
         let mut errors = Vec::new();
         let mut require = |holds: bool, field: &'static str, value: String, legal: &str| {
             if !holds {
@@ -271,6 +294,10 @@ impl HostConfig {
         let arenas = self.max_arenas;
         require((1..=1 << 16).contains(&arenas), "max_arenas", arenas.to_string(), "1 to 65536");
         errors.extend(self.reward.problems());
+        if replay && self.set_truncated {
+            let reason = "the edge of a batch means nothing in a buffer; leave set_truncated out".into();
+            errors.push(Error::Conflict { first: "set_truncated", second: "replay", reason });
+        }
         Error::all(errors)
     }
 }

@@ -7,11 +7,11 @@ use bevy_ecs::prelude::*;
 use crate::{
     components::{
         Action, ActionKey, ActionMask, End, Episode, EpisodeReturn, EpisodeStep, LastObservation, LogProb, Observation,
-        Reward, RowIndex, Slot, TickPlan, TickReport, Trajectory, TrajectoryId, Truncation, Value,
+        Reward, RolloutSlot, RowIndex, Slot, TickPlan, TickReport, Trajectory, TrajectoryId, Truncation, Value,
     },
     data::{Data, finite},
     env::{MaskParts, Stepper},
-    rollout::{Ended, RolloutSlot},
+    rollout::Ended,
     seed::{Purpose, Seed},
     task::Task,
 };
@@ -108,7 +108,7 @@ pub(super) fn leave<T: Task>(
     if slot == WAITING {
         return;
     }
-    let Some(rollout) = holder.0.as_deref() else { return };
+    let Some(rollout) = holder.get() else { return };
     let trajectory = Trajectory {
         id: *id,
         row,
@@ -118,7 +118,7 @@ pub(super) fn leave<T: Task>(
         length: step.0,
         total_reward: total.0,
         first_version: rollout.first_versions.get(slot as usize).copied().unwrap_or(0),
-        last_version: rollout.plan.version,
+        last_version: rollout.plan.versions.of(slot),
         end: End::truncated_by(Truncation::RowRemoved),
     };
     shared.leavers.push((Ended { slot, last: last.0 }, trajectory));
@@ -134,7 +134,7 @@ pub(super) fn observe_host<T: Task>(
     report: Res<TickReport<T>>,
     holder: Res<RolloutSlot<T>>,
 ) {
-    let recording = holder.0.as_deref().is_some_and(|rollout| rollout.block.is_some());
+    let recording = holder.get().is_some_and(|rollout| rollout.block.is_some());
     let (mut stepped, mut quarantined) = (0, 0);
     for ((acting, mut request, mut episode), (seen, mut last, reward, mut end, step, slot)) in &mut rows {
         if !recording || !acting.0 || slot.0 == WAITING {
@@ -164,7 +164,7 @@ pub(super) fn observe_host<T: Task>(
 
 /// After Record: empties the slots without a frame and closes the episodes of rows that left.
 pub(super) fn close_rows<T: Task>(mut holder: ResMut<RolloutSlot<T>>, mut shared: ResMut<HostRows<T>>) {
-    let Some(rollout) = holder.0.as_deref_mut() else { return };
+    let Some(rollout) = holder.get_mut() else { return };
     let shared = &mut *shared;
     if rollout.block.is_none() || rollout.tick >= rollout.ticks {
         return;

@@ -1,6 +1,9 @@
 //! The policy entity: what acts in a world, with the weights it runs under.
 
-use std::sync::{Arc, Mutex, PoisonError};
+use std::{
+    ops::Range,
+    sync::{Arc, Mutex, PoisonError},
+};
 
 use bevy_ecs::prelude::*;
 
@@ -20,9 +23,10 @@ use crate::{
     task::Task,
 };
 
-/// What acts for the rows of task `T`: the component of its policy entity.
+/// What acts for rows of task `T`: the component of a policy entity.
 #[derive(Component)]
 pub(crate) struct Actor<T: Task> {
+    pub(super) duty: Duty,
     pub(super) kind: ActorKind<T>,
     pub(super) space: Space,
     pub(super) fields: Vec<Field>,
@@ -30,6 +34,29 @@ pub(crate) struct Actor<T: Task> {
     pub(super) ticks: u64,
     /// Frames that the policy acted for.
     pub(super) frames: u64,
+}
+
+/// What a policy is opened for.
+#[derive(Clone, Debug)]
+pub(crate) struct Duty {
+    /// Number among the task's policies.
+    pub policy: usize,
+    /// The slots that it acts for; `0..u32::MAX` for a task's only policy.
+    pub rows: Range<u32>,
+    /// Slots of all policies.
+    pub slots: usize,
+    pub exploration: Exploration,
+    /// Threads that it may act on.
+    pub threads: usize,
+    /// Whether distributions are recorded.
+    pub record_params: bool,
+}
+
+impl Duty {
+    /// Rows that it acts for.
+    fn count(&self) -> usize {
+        (self.rows.end as usize).min(self.slots).saturating_sub(self.rows.start as usize)
+    }
 }
 
 pub(super) enum ActorKind<T: Task> {
@@ -116,29 +143,38 @@ impl NetworkPolicy {
 }
 
 impl<T: Task> Actor<T> {
-    /// Opens the policy for `rows` rows on up to `threads` threads. A network comes with its initial weights.
-    pub(crate) fn open(
-        policy: Policy<T>,
-        exploration: Exploration,
-        rows: usize,
-        threads: usize,
-        record_params: bool,
-    ) -> Result<(Self, Option<Arc<Weights>>), Error> {
+    /// Opens the policy. A network comes with its initial weights.
+    pub(crate) fn open(policy: Policy<T>, duty: Duty) -> Result<(Self, Option<Arc<Weights>>), Error> {
         let mut initial = None;
-        let random = exploration == Exploration::Random;
+        let random = duty.exploration == Exploration::Random;
         let kind = match policy.kind {
             PolicyKind::System => ActorKind::System,
             PolicyKind::Function(_) if random => ActorKind::Random,
             PolicyKind::Random => ActorKind::Random,
             PolicyKind::Function(act) => ActorKind::Function(act),
             PolicyKind::Network(network) => {
-                let (actor, weights) = NetworkActor::open(&network, exploration, rows, threads, record_params)?;
+                let (actor, weights) = NetworkActor::open(&network, &duty)?;
                 initial = Some(weights);
                 ActorKind::Network(Box::new(actor))
             }
         };
         let (space, fields) = (T::action_space(), T::Action::fields());
-        Ok((Self { kind, space, fields, trusted: policy.trusted, ticks: 0, frames: 0 }, initial))
+        Ok((Self { duty, kind, space, fields, trusted: policy.trusted, ticks: 0, frames: 0 }, initial))
+    }
+
+    /// The slots that it acts for.
+    pub(crate) fn rows(&self) -> Range<u32> {
+        self.duty.rows.clone()
+    }
+
+    /// How many rows that are.
+    pub(crate) fn count(&self) -> usize {
+        self.duty.count()
+    }
+
+    /// Its number among the task's policies.
+    pub(crate) fn number(&self) -> usize {
+        self.duty.policy
     }
 
     /// Goes on as if the policy had acted for `frames` frames.
@@ -201,14 +237,9 @@ impl<T: Task> Actor<T> {
 }
 
 impl<T: Task> NetworkActor<T> {
-    fn open(
-        policy: &NetworkPolicy,
-        exploration: Exploration,
-        rows: usize,
-        threads: usize,
-        record_params: bool,
-    ) -> Result<(Self, Arc<Weights>), Error> {
-        let plan = policy.spec.plan::<T>()?;
+    fn open(policy: &NetworkPolicy, duty: &Duty) -> Result<(Self, Arc<Weights>), Error> {
+        let Duty { slots, exploration, threads, record_params, .. } = *duty;
+        let (rows, plan) = (duty.count(), policy.spec.plan::<T>()?);
         plan.head.check(exploration)?;
         let weights = Arc::new(policy.initial_weights(&plan)?);
         let running = policy.running_norm(plan.inputs)?;
@@ -227,8 +258,8 @@ impl<T: Task> NetworkActor<T> {
             evaluator: Evaluator::new(plan.clone(), site, weights.clone(), normalizer.clone()),
             params: vec![0.0; rows * plan.head.params()],
             entropies: Vec::new(),
-            recorded: record_params.then(|| Recorded::new(rows, plan.head.params())),
-            states: States::new(rows, plan.state()),
+            recorded: record_params.then(|| Recorded::new(slots, plan.head.params())),
+            states: States::new(slots, plan.state()),
             places: Vec::new(),
             fresh: Vec::new(),
             std: Vec::new(),
@@ -248,7 +279,7 @@ impl<T: Task> NetworkActor<T> {
             lane.get_mut().unwrap_or_else(PoisonError::into_inner).network.load(weights)?;
         }
         self.std.clear();
-        let log_std = weights.get("log_std").map_or(&[][..], |tensor| &tensor.data);
+        let log_std = self.plan.head.free_of(weights);
         self.std.extend(log_std.iter().map(|log_std| crate::math::exp(*log_std)));
         Ok(())
     }
@@ -263,20 +294,22 @@ impl<T: Task> NetworkActor<T> {
     }
 }
 
-/// Packs weights that came with this tick, and stamps the coming one with their version.
+/// Packs weights that came with this tick, and stamps the coming one with their versions.
 pub(crate) fn adopt<T: Task>(
-    policy: Single<(&mut Actor<T>, &PolicyWeights<T>)>,
+    mut policies: Query<(&mut Actor<T>, &PolicyWeights<T>)>,
     mut plan: ResMut<TickPlan<T>>,
     report: Res<TickReport<T>>,
 ) {
-    let (mut actor, published) = policy.into_inner();
-    if published.version == plan.version {
-        return;
+    for (mut actor, published) in &mut policies {
+        let policy = actor.duty.policy;
+        if published.version == plan.versions.get(policy) {
+            continue;
+        }
+        if let ActorKind::Network(network) = &mut actor.kind
+            && let Err(error) = network.adopt(&published.weights)
+        {
+            return report.fail(actor.duty.rows.start, error);
+        }
+        plan.versions.set(policy, published.version);
     }
-    if let ActorKind::Network(network) = &mut actor.kind
-        && let Err(error) = network.adopt(&published.weights)
-    {
-        return report.fail(0, error);
-    }
-    plan.version = published.version;
 }

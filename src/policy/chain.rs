@@ -184,10 +184,12 @@ impl Chain {
         if outputs > MAX_INPUTS {
             return Err((format!(" gives {outputs} elements"), format!("at most {MAX_INPUTS} elements")));
         }
-        if flow.place == Place::Input && scale != 1.0 {
+        let bytes = flow.place == Place::Input && scale != 1.0;
+        if bytes {
             self.reads_raw = Some(name.into());
         }
-        let convolution = Convolution { input, output, kernel, stride, scale, activation: Activation::Identity };
+        let activation = Activation::Identity;
+        let convolution = Convolution { input, output, kernel, stride, scale, bytes, activation };
         let flow = self.push(name, Kind::Conv2d(convolution), flow, outputs);
         Ok(Flow { form: Form::Map(output), ..flow })
     }

@@ -127,7 +127,7 @@ impl Network for CpuNetwork {
         let layers: Vec<_> = self.plan.layers.iter().map(pack).collect();
         let scratch = layers.iter().map(|layer| layer.scratch(self.scratch.rows)).max();
         self.scratch.layer = Floats::zeros(scratch.unwrap_or(0));
-        let log_std = weights.get("log_std").map_or(Vec::new(), |tensor| tensor.data.clone());
+        let log_std = self.plan.head.free_of(weights);
         self.weights = Some(Arc::new(Loaded { layers, log_std }));
         Ok(())
     }

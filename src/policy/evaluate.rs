@@ -95,6 +95,17 @@ impl<T: Task> Evaluator<T> {
         self.shared.lock().unwrap_or_else(PoisonError::into_inner).plan.state()
     }
 
+    /// Numbers of the state that a value depends on: noise has no part in it.
+    pub(super) fn state_width_of_critic(&self) -> usize {
+        let shared = self.shared.lock().unwrap_or_else(PoisonError::into_inner);
+        if shared.plan.is_recurrent() { shared.plan.state() } else { 0 }
+    }
+
+    /// Whether the network has a critic.
+    pub(super) fn gives_values(&self) -> bool {
+        self.shared.lock().unwrap_or_else(PoisonError::into_inner).plan.value
+    }
+
     /// Acts for observations by the mode among the legal actions. A recurrent network takes each for the first of an
     /// episode.
     pub fn evaluate_masked(&self, observations: &[T::Observation], masks: &[T::Mask]) -> Result<Evaluation<T>, Error> {
@@ -192,13 +203,11 @@ pub(super) fn encode<D: Data>(observations: &[D], normalizer: Option<&Normalizer
 
 impl<T: Task> Critic<T> for Evaluator<T> {
     fn state_width(&self) -> usize {
-        let shared = self.shared.lock().unwrap_or_else(PoisonError::into_inner);
-        // Noise has no part in a value.
-        if shared.plan.is_recurrent() { shared.plan.state() } else { 0 }
+        self.state_width_of_critic()
     }
 
-    fn values(&self, observations: &[T::Observation], states: &mut [f32]) -> Result<Vec<f32>, Error> {
-        if !self.shared.lock().unwrap_or_else(PoisonError::into_inner).plan.value {
+    fn values(&self, _: &[u32], observations: &[T::Observation], states: &mut [f32]) -> Result<Vec<f32>, Error> {
+        if !self.gives_values() {
             let problem = "the policy gives no values; legal: a network with a critic".into();
             return Err(Error::State { call: "bootstrap_values", problem });
         }

@@ -1,6 +1,9 @@
 //! The Infer stage: an action for every active row.
 
-use std::panic::{AssertUnwindSafe, catch_unwind};
+use std::{
+    ops::Range,
+    panic::{AssertUnwindSafe, catch_unwind},
+};
 
 use bevy_ecs::prelude::*;
 
@@ -58,23 +61,28 @@ impl<'a, T: Task> Rows<'a, T> {
     }
 }
 
-/// Acts for all active rows of a task.
+/// Acts for all active rows of a task, each policy for its own.
 pub(crate) fn infer<T: Task>(
-    actor: Single<&mut Actor<T>>,
+    mut actors: Query<&mut Actor<T>>,
     mut rows: Query<InferColumns<T>>,
     plan: Res<TickPlan<T>>,
     report: Res<TickReport<T>>,
 ) {
-    let mut actor = actor.into_inner();
-    actor.ticks += 1;
-    let mut acted = 0;
-    if let ActorKind::Network(network) = &mut actor.kind
-        && network.states.width() > 0
-    {
-        let all = rows.iter().map(|(_, (key, episode, step, _, slot), _)| ((slot, key, episode), step));
-        // A newcomer has no slot yet.
-        network.states.follow(all.filter(|((slot, ..), _)| slot.0 < plan.active));
+    for mut actor in &mut actors {
+        infer_with(&mut actor, &mut rows, &plan, &report);
     }
+}
+
+fn infer_with<T: Task>(
+    actor: &mut Actor<T>,
+    rows: &mut Query<InferColumns<T>>,
+    plan: &TickPlan<T>,
+    report: &TickReport<T>,
+) {
+    let own = actor.rows();
+    actor.ticks += 1;
+    actor.follow(rows, plan);
+    let mut acted = 0;
     let Ok(chunks) = rows.contiguous_iter_mut() else { return };
     for ((observations, masks), (keys, episodes, steps, rows, slots), (mut actions, mut log_probs, mut values)) in
         chunks
@@ -91,18 +99,19 @@ pub(crate) fn infer<T: Task>(
             log_probs: log_probs.bypass_change_detection(),
             values: values.bypass_change_detection(),
         };
-        // Rows of one role are one run; with rows in slot order that is at most three.
+        // Rows of one role are one run; with rows in slot order that is at most four.
         while !rest.slots.is_empty() {
-            let role = role(rest.slots[0], &plan);
-            let all = plan.random == 0 && plan.active == u32::MAX;
-            let same = if all { None } else { rest.slots.iter().position(|slot| self::role(*slot, &plan) != role) };
+            let role = role(rest.slots[0], plan, &own);
+            let all = plan.random == 0 && plan.active == u32::MAX && own.end == u32::MAX;
+            let same =
+                if all { None } else { rest.slots.iter().position(|slot| self::role(*slot, plan, &own) != role) };
             let end = same.unwrap_or(rest.slots.len());
             let (run, behind) = rest.split_at(end);
             match role {
                 Role::Random => actor.act_at_random(run),
                 Role::Policy => {
                     acted += run.slots.len() as u64;
-                    Threads::enter(plan.threads.as_ref(), || actor.act(run, &report, &plan.parallelism));
+                    Threads::enter(plan.threads.as_ref(), || actor.act(run, report, &plan.parallelism));
                 }
                 Role::Idle => {}
             }
@@ -120,8 +129,8 @@ enum Role {
     Idle,
 }
 
-fn role<T>(slot: Slot, plan: &TickPlan<T>) -> Role {
-    if slot.0 >= plan.active {
+fn role<T>(slot: Slot, plan: &TickPlan<T>, own: &Range<u32>) -> Role {
+    if slot.0 >= plan.active || !own.contains(&slot.0) {
         Role::Idle
     } else if slot.0 < plan.random {
         Role::Random
@@ -131,6 +140,18 @@ fn role<T>(slot: Slot, plan: &TickPlan<T>) -> Role {
 }
 
 impl<T: Task> Actor<T> {
+    /// Lets the states of its rows follow them to the slots that they have now.
+    fn follow(&mut self, rows: &Query<InferColumns<T>>, plan: &TickPlan<T>) {
+        let own = &self.duty.rows;
+        if let ActorKind::Network(network) = &mut self.kind
+            && network.states.width() > 0
+        {
+            let all = rows.iter().map(|(_, (key, episode, step, _, slot), _)| ((slot, key, episode), step));
+            // A newcomer has no slot yet.
+            network.states.follow(all.filter(|((slot, ..), _)| slot.0 < plan.active && own.contains(&slot.0)));
+        }
+    }
+
     fn act_at_random(&self, rows: Rows<'_, T>) {
         random_actions::<T>(&self.space, &self.fields, Masks::new(rows.masks), &rows.streams(), rows.actions);
         // Only a network writes anything else there.

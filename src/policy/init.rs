@@ -1,6 +1,6 @@
 //! Weights that a network starts from.
 
-use super::plan::{Head, Kind, LogStd, Operation, Plan};
+use super::plan::{Head, Kind, Operation, Plan};
 use crate::{
     components::Weights,
     seed::{Purpose, Seed, Stream},
@@ -20,8 +20,8 @@ pub(super) fn weights(plan: &Plan, seed: Seed) -> Weights {
             weights.insert(format!("{}.{part}", layer.name), shape, data);
         }
     }
-    if let (Some(tensor), Some(LogStd::Free(start))) = (plan.head.tensor(), plan.head.log_std()) {
-        let data = vec![start; plan.head.elements()];
+    for (tensor, start) in plan.head.free_tensors() {
+        let data = vec![start; tensor.shape[0]];
         weights.insert(tensor.name, tensor.shape, data);
     }
     weights

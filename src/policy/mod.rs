@@ -2,11 +2,13 @@
 
 mod act;
 mod actor;
+mod assign;
 pub mod backend;
 mod call;
 mod chain;
 pub mod check;
 pub mod cpu;
+mod critics;
 mod evaluate;
 mod floats;
 #[cfg(feature = "gpu")]
@@ -29,10 +31,12 @@ mod remember;
 mod resolve;
 pub mod states;
 
-pub(crate) use actor::{Actor, adopt};
+pub(crate) use actor::{Actor, Duty, adopt};
+pub(crate) use assign::{Policies, policy_column};
 pub use backend::Backend;
 pub use check::check_actions;
 pub use cpu::CpuNetwork;
+pub(crate) use critics::Critics;
 pub use evaluate::{Evaluation, Evaluator};
 pub use head::HeadSpec;
 pub(crate) use host::check_host_actions;

@@ -43,6 +43,11 @@ pub struct NetworkSpec {
     pub critic: Option<Vec<Layer>>,
     /// What turns parameters into actions. Default: by the action space.
     pub head: HeadSpec,
+    /// The same for single fields of an action that is a struct, by name: `heads: {"gear": Categorical}`. Each field has
+    /// a head of its own; their parameters lie one behind the other in `action`, in the order of the struct, and a free
+    /// deviation is called `log_std.NAME`. Log-probabilities and entropies are sums over the fields. Default: by each
+    /// field's space.
+    pub heads: BTreeMap<String, HeadSpec>,
     /// Running normalisation of observations before the first layer. Default: none.
     pub normalize: Option<Normalize>,
 }
@@ -93,6 +98,7 @@ impl NetworkSpec {
             actor: layers,
             critic,
             head: HeadSpec::Auto,
+            heads: BTreeMap::new(),
             normalize: None,
         }
     }

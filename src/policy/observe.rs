@@ -9,23 +9,26 @@ use crate::{
     task::Task,
 };
 
-/// Adds the observations of all active rows to the statistics, in row order whatever the order of the table.
+/// Adds the observations of each policy's active rows to its statistics, in row order whatever the order of the table.
 pub(crate) fn observe<T: Task>(
-    actor: Single<&mut Actor<T>>,
+    mut actors: Query<&mut Actor<T>>,
     rows: Query<(&Observation<T>, &Slot)>,
     plan: Res<TickPlan<T>>,
     mut order: Local<Vec<(u32, T::Observation)>>,
     mut input: Local<Vec<f32>>,
 ) {
-    let mut actor = actor.into_inner();
-    let ActorKind::Network(network) = &mut actor.kind else { return };
-    let Some(running) = network.running.as_mut().filter(|running| !running.frozen) else { return };
-    order.clear();
-    order.extend(rows.iter().filter(|(_, slot)| slot.0 < plan.active).map(|(seen, slot)| (slot.0, seen.0)));
-    order.sort_unstable_by_key(|(slot, _)| *slot);
-    input.resize(network.plan.inputs, 0.0);
-    for (_, observation) in order.drain(..) {
-        observation.encode(&mut input);
-        running.update(&input, |_| true);
+    for mut actor in &mut actors {
+        let own = actor.rows();
+        let ActorKind::Network(network) = &mut actor.kind else { continue };
+        let Some(running) = network.running.as_mut().filter(|running| !running.frozen) else { continue };
+        let active = rows.iter().filter(|(_, slot)| slot.0 < plan.active && own.contains(&slot.0));
+        order.clear();
+        order.extend(active.map(|(seen, slot)| (slot.0, seen.0)));
+        order.sort_unstable_by_key(|(slot, _)| *slot);
+        input.resize(network.plan.inputs, 0.0);
+        for (_, observation) in order.drain(..) {
+            observation.encode(&mut input);
+            running.update(&input, |_| true);
+        }
     }
 }

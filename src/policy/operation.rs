@@ -98,6 +98,9 @@ pub struct Convolution {
     pub stride: usize,
     /// Applied to the input: 1/255 for bytes, else 1.
     pub scale: f32,
+    /// Whether the input is of whole numbers from 0 to 255, columns of an observation of bytes: a backend may send them
+    /// as such.
+    pub bytes: bool,
     /// Applied to each element.
     pub activation: Activation,
 }

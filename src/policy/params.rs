@@ -25,24 +25,32 @@ enum Part {
     Entropy,
 }
 
+impl Part {
+    /// Bytes of a row's value.
+    fn bytes(self) -> usize {
+        match self {
+            Self::Params(n) | Self::Std(n) => 4 * n,
+            Self::Entropy => 4,
+        }
+    }
+}
+
 impl<T: Task> Source for ParamsSource<T> {
     fn record(&mut self, world: &World, _in_order: bool, out: &mut [u8]) {
-        let Ok(actor) = self.policy.single(world) else { return };
-        let ActorKind::Network(network) = &actor.kind else { return };
-        let Some(recorded) = &network.recorded else { return };
-        let rows = recorded.params.chunks_exact(network.plan.head.params());
-        match self.part {
-            Part::Entropy => {
-                let bytes: &[u8] = bytemuck::cast_slice(&recorded.entropies);
-                let n = bytes.len().min(out.len());
-                out[..n].copy_from_slice(&bytes[..n]);
+        for actor in self.policy.iter(world) {
+            let ActorKind::Network(network) = &actor.kind else { continue };
+            let Some(recorded) = &network.recorded else { continue };
+            let (first, count) = (actor.duty.rows.start as usize, actor.duty.rows.len());
+            let width = network.plan.head.params();
+            let rows = recorded.params.chunks_exact(width).zip(&recorded.entropies).skip(first).take(count);
+            let to = out.chunks_exact_mut(self.part.bytes()).skip(first);
+            for (to, (params, entropy)) in to.zip(rows) {
+                match self.part {
+                    Part::Entropy => to.copy_from_slice(&entropy.to_ne_bytes()),
+                    Part::Params(n) => to.copy_from_slice(bytemuck::cast_slice(&params[..n])),
+                    Part::Std(n) => std(network, params, n, to),
+                }
             }
-            Part::Params(n) => {
-                out.chunks_exact_mut(4 * n).zip(rows).for_each(|(to, row)| {
-                    to.copy_from_slice(bytemuck::cast_slice(&row[..n]));
-                });
-            }
-            Part::Std(n) => out.chunks_exact_mut(4 * n).zip(rows).for_each(|(to, row)| std(network, row, n, to)),
         }
     }
 }
@@ -57,8 +65,8 @@ fn std<T: Task>(network: &NetworkActor<T>, params: &[f32], n: usize, to: &mut [u
     }
 }
 
-/// The columns of a head's distribution: "logits", "mean", "std", "q_values", and "entropy" where it has one in closed
-/// form.
+/// The columns of a head's distribution: "logits", "mean", "std", "q_values", for a struct "params", and "entropy" where
+/// it has one in closed form.
 pub(crate) fn params_columns<T: Task>(world: &mut World, head: &Head) -> Vec<(ColumnSpec, Box<dyn Source>)> {
     let mut column = |name: &'static str, part: Part| -> (ColumnSpec, Box<dyn Source>) {
         let shape = match part {
@@ -81,5 +89,10 @@ pub(crate) fn params_columns<T: Task>(world: &mut World, head: &Head) -> Vec<(Co
         Head::TanhGaussian { .. } => vec![column("mean", Part::Params(n)), column("std", Part::Std(n))],
         Head::Deterministic { .. } => vec![column("mean", Part::Params(n))],
         Head::Q { .. } => vec![column("q_values", Part::Params(head.params())), column("entropy", Part::Entropy)],
+        Head::Fields { heads } => {
+            let closed = !heads.iter().any(|(_, head)| matches!(head, Head::TanhGaussian { .. }));
+            let entropy = closed.then(|| column("entropy", Part::Entropy));
+            std::iter::once(column("params", Part::Params(head.params()))).chain(entropy).collect()
+        }
     }
 }

@@ -34,7 +34,7 @@ impl Plan {
             let parts = layer.tensors().into_iter();
             tensors.extend(parts.map(|(part, shape)| TensorSpec { name: format!("{}.{part}", layer.name), shape }));
         }
-        tensors.extend(self.head.tensor());
+        tensors.extend(self.head.tensors());
         tensors
     }
 
@@ -188,7 +188,8 @@ pub struct Outcome<'a> {
 /// block `i / 2`: a normal number is the block's number `i % 2` by `math::box_muller`; a discrete choice takes word
 /// `i % 2` as a unit `u` and is the first one whose cumulated probability exceeds `u` (the last legal one if rounding
 /// leaves none); a bit is 1 if `u` is below its probability. A Q-network takes word 0 of block 0 for whether to explore
-/// and word 1 for the action.
+/// and word 1 for the action. Fields of an action that is a struct draw by keys of their own, see
+/// [`field_key`](super::head::fields::field_key).
 pub trait Network: Send + Sync {
     /// Takes a whole set of weights that [`Weights::check`] accepts.
     fn load(&mut self, weights: &Weights) -> Result<(), Error>;

@@ -1,4 +1,4 @@
-//! The states of a recurrent network, as rollouts keep them.
+//! The states of recurrent networks, as rollouts keep them.
 
 use std::sync::PoisonError;
 
@@ -20,31 +20,37 @@ type Rows = ((&'static Slot, &'static ActionKey, &'static Episode), &'static Epi
 struct StateSource<T: Task> {
     policy: QueryState<&'static Actor<T>>,
     rows: QueryState<Rows, With<Observation<T>>>,
+    /// Numbers of the widest policy's state; those of others are followed by zeros.
     width: usize,
     /// A tick's column. Scratch.
     floats: Vec<f32>,
 }
 
 impl<T: Task> StateSource<T> {
-    fn new(world: &mut World, plan: &Plan) -> Self {
-        Self { policy: world.query(), rows: world.query_filtered(), width: plan.state(), floats: Vec::new() }
+    fn new(world: &mut World, width: usize) -> Self {
+        Self { policy: world.query(), rows: world.query_filtered(), width, floats: Vec::new() }
     }
 
-    /// Hands over the rows with whether `begins` holds: that their coming frame begins an episode.
+    /// Hands over each recurrent policy's rows with whether `begins` holds: that their coming frame begins an episode.
     fn with(
         &mut self,
         world: &World,
         begins: impl Fn(EpisodeStep, End) -> bool,
-        f: impl FnOnce(&States, &mut dyn Iterator<Item = (Identity<'_>, bool)>),
+        mut f: impl FnMut(&States, &mut dyn Iterator<Item = (Identity<'_>, bool)>),
     ) {
-        let Ok(actor) = self.policy.single(world) else { return };
-        let ActorKind::Network(network) = &actor.kind else { return };
-        if let Some(lane) = network.networks.first() {
-            // A device that is lost fails the next forward.
-            let _ = lane.lock().unwrap_or_else(PoisonError::into_inner).network.pull_states(&network.states);
+        for actor in self.policy.iter(world) {
+            let ActorKind::Network(network) = &actor.kind else { continue };
+            if !network.plan.is_recurrent() {
+                continue;
+            }
+            if let Some(lane) = network.networks.first() {
+                // A device that is lost fails the next forward.
+                let _ = lane.lock().unwrap_or_else(PoisonError::into_inner).network.pull_states(&network.states);
+            }
+            let own = self.rows.iter(world).filter(|((slot, ..), ..)| actor.duty.rows.contains(&slot.0));
+            let mut rows = own.map(|(row, step, end)| (row, begins(*step, *end)));
+            f(&network.states, &mut rows);
         }
-        let mut rows = self.rows.iter(world).map(|(row, step, end)| (row, begins(*step, *end)));
-        f(&network.states, &mut rows);
     }
 }
 
@@ -55,36 +61,51 @@ impl<T: Task> Remembered for StateSource<T> {
 
     fn before(&mut self, world: &World, out: &mut [f32]) {
         out.fill(0.0);
+        let width = self.width;
         // Between rollouts, when steps are those of the coming frames.
-        self.with(world, |step, _| step.0 == 0, |states, rows| states.by_slot(rows, out));
+        self.with(world, |step, _| step.0 == 0, |states, rows| states.by_slot(rows, width, out));
     }
 
     fn after(&mut self, world: &World, out: &mut [f32]) {
         out.fill(0.0);
-        self.with(world, |_, _| false, |states, rows| states.last_by_slot(rows.map(|(row, _)| row), out));
+        let width = self.width;
+        self.with(world, |_, _| false, |states, rows| states.last_by_slot(rows.map(|(row, _)| row), width, out));
     }
 }
 
 impl<T: Task> Source for StateSource<T> {
     fn record(&mut self, world: &World, _in_order: bool, out: &mut [u8]) {
-        let mut floats = std::mem::take(&mut self.floats);
+        let (width, mut floats) = (self.width, std::mem::take(&mut self.floats));
         floats.resize(out.len() / 4, 0.0);
         floats.fill(0.0);
         // Within a tick, when steps are still those of the newest frames.
-        self.with(world, |_, end| end.done(), |states, rows| states.by_slot(rows, &mut floats));
+        self.with(world, |_, end| end.done(), |states, rows| states.by_slot(rows, width, &mut floats));
         out.copy_from_slice(bytemuck::cast_slice(&floats));
         self.floats = floats;
     }
 }
 
-/// What the rows of a recurrent network remember; none for another.
-pub(crate) fn remembered<T: Task>(world: &mut World, plan: &Plan) -> Option<Box<dyn Remembered>> {
-    plan.is_recurrent().then(|| Box::new(StateSource::<T>::new(world, plan)) as _)
+/// Numbers of the widest state among recurrent networks; 0 if none is recurrent.
+fn width<'a>(plans: impl Iterator<Item = &'a Plan>) -> usize {
+    plans.filter(|plan| plan.is_recurrent()).map(Plan::state).max().unwrap_or(0)
 }
 
-/// The column "state": the state that each frame begins with.
-pub(crate) fn state_column<T: Task>(world: &mut World, plan: &Plan) -> (ColumnSpec, Box<dyn Source>) {
-    let fields = vec![Field { name: "".into(), dtype: Dtype::F32, shape: vec![plan.state()] }];
-    let spec = ColumnSpec { name: "state".into(), fields, stride: 4 * plan.state(), leads: true };
-    (spec, Box::new(StateSource::<T>::new(world, plan)))
+/// What the rows of recurrent networks remember; none for others.
+pub(crate) fn remembered<'a, T: Task>(
+    world: &mut World,
+    plans: impl Iterator<Item = &'a Plan>,
+) -> Option<Box<dyn Remembered>> {
+    let width = width(plans);
+    (width > 0).then(|| Box::new(StateSource::<T>::new(world, width)) as _)
+}
+
+/// The column "state": the state that each frame begins with; none if no network is recurrent.
+pub(crate) fn state_column<'a, T: Task>(
+    world: &mut World,
+    plans: impl Iterator<Item = &'a Plan>,
+) -> Option<(ColumnSpec, Box<dyn Source>)> {
+    let width = width(plans);
+    let fields = vec![Field { name: "".into(), dtype: Dtype::F32, shape: vec![width] }];
+    let spec = ColumnSpec { name: "state".into(), fields, stride: 4 * width, leads: true };
+    (width > 0).then(|| (spec, Box::new(StateSource::<T>::new(world, width)) as _))
 }

@@ -2,6 +2,7 @@
 
 use super::{
     chain::Chain,
+    head::fields,
     layer::Layer,
     network::{MAX_INPUTS, MAX_LAYERS, MAX_PARAMETERS, MAX_WIDTH, NetworkSpec},
     plan::{Place, Plan},
@@ -22,6 +23,9 @@ impl NetworkSpec {
         check_layers("actor", &self.actor)?;
         check_layers("critic", self.critic.as_deref().unwrap_or_default())?;
         self.head.check()?;
+        for (name, head) in &self.heads {
+            head.check().map_err(|problem| fields::of_field(name, problem))?;
+        }
         match self.normalize {
             // Written so that NaN fails.
             Some(normalize) if !(normalize.clip > 0.0 && normalize.clip.is_finite()) => {
@@ -72,7 +76,7 @@ pub(super) fn plan(
     if !(1..=MAX_INPUTS).contains(&inputs) {
         return Err(error("observation", format!("{inputs} elements"), format!("1 to {MAX_INPUTS} elements")));
     }
-    let head = spec.head.resolve(actions.0, actions.1)?;
+    let head = fields::resolve(spec.head, &spec.heads, actions)?;
     let plan = Plan { inputs, hidden: Vec::new(), layers: Vec::new(), head, value: spec.critic.is_some() };
     let mut chain = Chain { plan, reads_raw: None };
     let input = chain.observation(&spec.fields, observations)?;

@@ -121,13 +121,13 @@ impl States {
         }
     }
 
-    /// Copies the states of rows into `to`, by slot; zeros for a row that begins an episode, and for one whose state is
-    /// of another episode.
-    pub fn by_slot<'a>(&self, rows: impl Iterator<Item = (Identity<'a>, bool)>, to: &mut [f32]) {
+    /// Copies the states of rows into `to`, by slot, `stride` numbers each; zeros for a row that begins an episode, and
+    /// for one whose state is of another episode.
+    pub fn by_slot<'a>(&self, rows: impl Iterator<Item = (Identity<'a>, bool)>, stride: usize, to: &mut [f32]) {
         let mut index = None;
         for ((slot, key, episode), begins) in rows {
             let slot = slot.0 as usize;
-            let Some(to) = to.get_mut(slot * self.width..(slot + 1) * self.width) else { continue };
+            let Some(to) = to.get_mut(slot * stride..slot * stride + self.width) else { continue };
             if begins {
                 to.fill(0.0);
                 continue;
@@ -142,12 +142,12 @@ impl States {
         }
     }
 
-    /// Copies the newest states of slots into `to`, whatever episode they are of.
-    pub fn last_by_slot<'a>(&self, rows: impl Iterator<Item = Identity<'a>>, to: &mut [f32]) {
+    /// Copies the newest states of slots into `to`, `stride` numbers each, whatever episode they are of.
+    pub fn last_by_slot<'a>(&self, rows: impl Iterator<Item = Identity<'a>>, stride: usize, to: &mut [f32]) {
         for (slot, ..) in rows {
             let slot = slot.0 as usize;
             if let (Some(to), Some(place)) =
-                (to.get_mut(slot * self.width..(slot + 1) * self.width), self.places.get(slot))
+                (to.get_mut(slot * stride..slot * stride + self.width), self.places.get(slot))
             {
                 self.read(*place as usize, 0, to);
             }
@@ -209,7 +209,7 @@ mod tests {
             rows.iter().map(|row| (Slot(row.0), ActionKey([row.1, 0]), Episode(row.2))).collect()
         };
         let identities = of(&rows);
-        states.by_slot(identities.iter().map(|(slot, key, episode)| ((slot, key, episode), false)), &mut by_slot);
+        states.by_slot(identities.iter().map(|(slot, key, episode)| ((slot, key, episode), false)), 1, &mut by_slot);
         assert_eq!(by_slot, [0.0, 90.0, 80.0]);
         let (places, fresh) = tick(&mut states, &rows);
         assert_eq!(fresh, [1, 0, 0]);

@@ -10,7 +10,14 @@ use std::{
 
 use serde::{Deserialize, Serialize};
 
-use super::{ring::Ring, sampler::Sampling, sampling::SamplerBuilder, write::Writer};
+use super::{
+    claim::{Claim, Claims},
+    limiter::{Gate, Limiter, LimiterStats},
+    ring::Ring,
+    sampler::Sampling,
+    sampling::SamplerBuilder,
+    write::{Writer, Written},
+};
 use crate::{
     components::{ColumnSpec, Frames},
     error::Error,
@@ -49,22 +56,37 @@ pub struct ReplayConfig {
     /// How long a writer waits for a sampler that reads the frames it is about to overwrite, and a sampler or writer for
     /// the limiter, before that is an error. Default: 10 s.
     pub deadline: Duration,
+    /// Keeps what is drawn in step with what is written. Default: none, nobody waits.
+    pub limiter: Option<Limiter>,
 }
 
 impl Default for ReplayConfig {
     fn default() -> Self {
-        Self { capacity: Capacity::Frames(1_000_000), storage: Storage::Memory, deadline: Duration::from_secs(10) }
+        Self {
+            capacity: Capacity::Frames(1_000_000),
+            storage: Storage::Memory,
+            deadline: Duration::from_secs(10),
+            limiter: None,
+        }
     }
 }
 
 impl ReplayConfig {
     fn check(&self) -> Result<(), Error> {
+        let mut errors = Vec::new();
+        let most = match self.capacity {
+            Capacity::Frames(frames) => frames,
+            Capacity::Bytes(_) => u64::MAX,
+        };
         match self.capacity {
-            Capacity::Frames(0) => Err(Error::config("capacity", "0 frames", "1 or more")),
-            Capacity::Bytes(0) => Err(Error::config("capacity", "0 bytes", "1 or more")),
-            _ if self.deadline.is_zero() => Err(Error::config("deadline", "0", "more than 0")),
-            _ => Ok(()),
+            Capacity::Frames(0) => errors.push(Error::config("capacity", "0 frames", "1 or more")),
+            Capacity::Bytes(0) => errors.push(Error::config("capacity", "0 bytes", "1 or more")),
+            _ => errors.extend(self.limiter.iter().flat_map(|limiter| limiter.problems(most))),
         }
+        if self.deadline.is_zero() {
+            errors.push(Error::config("deadline", "0", "more than 0"));
+        }
+        Error::all(errors)
     }
 }
 
@@ -76,12 +98,15 @@ pub struct ReplayStats {
     pub frames: u64,
     /// Gauge: trajectories of which frames are there.
     pub trajectories: u64,
-    /// Frames ever written.
+    /// Frames ever written, or since the count began anew.
     pub write_count: u64,
     /// Frames that the buffer holds at most; 0 before the first write if it was given in bytes.
     pub capacity: u64,
     /// Bytes held.
     pub memory: u64,
+    /// Of the limiter, if there is one.
+    #[serde(default)]
+    pub limiter: Option<LimiterStats>,
 }
 
 /// A ring of frames in columns, with an index of their trajectories: writers and samplers use it at the same time, from
@@ -101,6 +126,8 @@ pub struct ReplayStats {
 /// ```
 pub struct Replay<T: Task> {
     shared: Arc<Shared>,
+    /// Whether this handle may not change anything.
+    read_only: bool,
     task: PhantomData<fn() -> T>,
 }
 
@@ -109,11 +136,13 @@ struct Shared {
     /// There from the first write on.
     ring: OnceLock<Ring>,
     writer: Mutex<Writer>,
+    claims: Arc<Claims>,
+    gate: Option<Gate>,
 }
 
 impl<T: Task> Clone for Replay<T> {
     fn clone(&self) -> Self {
-        Self { shared: self.shared.clone(), task: PhantomData }
+        Self { shared: self.shared.clone(), read_only: self.read_only, task: PhantomData }
     }
 }
 
@@ -126,8 +155,9 @@ impl<T: Task> Replay<T> {
     /// A buffer with these options. Errors: illegal ones.
     pub fn with_config(config: ReplayConfig) -> Result<Self, Error> {
         config.check()?;
-        let shared = Shared { config, ring: OnceLock::new(), writer: Mutex::default() };
-        Ok(Self { shared: Arc::new(shared), task: PhantomData })
+        let gate = config.limiter.map(Gate::new);
+        let shared = Shared { config, ring: OnceLock::new(), writer: Mutex::default(), claims: Arc::default(), gate };
+        Ok(Self { shared: Arc::new(shared), read_only: false, task: PhantomData })
     }
 
     /// The options.
@@ -135,9 +165,36 @@ impl<T: Task> Replay<T> {
         &self.shared.config
     }
 
+    /// The same buffer by a handle that looks and draws; what would change it is an error, also of its clones.
+    #[must_use]
+    pub fn read_only(&self) -> Self {
+        Self { read_only: true, ..self.clone() }
+    }
+
+    /// An error if this handle may not change anything.
+    pub(super) fn check_writable(&self, call: &'static str) -> Result<(), Error> {
+        if self.read_only {
+            let problem = "the handle is read-only; legal: the one that it was made of".into();
+            return Err(Error::State { call, problem });
+        }
+        Ok(())
+    }
+
+    /// The place of a collector that writes here as worker `worker`, until it is dropped. Errors: a taken one, as
+    /// trajectories of two collectors would have the same ids; a read-only handle.
+    pub(crate) fn claim(&self, worker: u16) -> Result<Claim, Error> {
+        self.check_writable("replay")?;
+        Claims::take(&self.shared.claims, worker)
+    }
+
     /// Writes the frames of a batch, or any block of frames: whole, before any of them is drawn. The first block gives the
-    /// columns. Errors: other columns than those, [`Error::Timeout`] if a sampler reads the oldest frames all the while.
-    pub fn extend(&self, frames: &dyn Frames) -> Result<(), Error> {
+    /// columns. Errors: other columns than those, [`Error::Timeout`] if a sampler reads the oldest frames all the while,
+    /// a read-only handle.
+    pub fn extend(&self, frames: &dyn Frames) -> Result<Written, Error> {
+        self.check_writable("extend")?;
+        let deadline = self.shared.config.deadline;
+        let count = frames.frames() as u64;
+        let room = self.gate().map(|gate| gate.begin_write(count, deadline)).transpose()?;
         let mut writer = self.writer();
         let ring = match self.shared.ring.get() {
             Some(ring) => ring,
@@ -147,7 +204,21 @@ impl<T: Task> Replay<T> {
             }
         };
         check_columns(&ring.specs, frames.columns())?;
-        writer.extend(ring, frames, self.shared.config.deadline)
+        let written = writer.extend(ring, frames, deadline)?;
+        if let Some(room) = room {
+            room.written(ring.lock().window);
+        }
+        Ok(written)
+    }
+
+    /// Lets one writer at a time in.
+    pub(super) fn writer(&self) -> MutexGuard<'_, Writer> {
+        self.shared.writer.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// The limiter's, if there is one.
+    pub(super) fn gate(&self) -> Option<&Gate> {
+        self.shared.gate.as_ref()
     }
 
     pub(super) fn capacity(&self, specs: &[ColumnSpec]) -> Result<u64, Error> {
@@ -157,7 +228,11 @@ impl<T: Task> Replay<T> {
             Capacity::Bytes(bytes) if bytes < width => {
                 Err(Error::config("capacity", format!("{bytes} bytes"), format!("at least one frame's {width} bytes")))
             }
-            Capacity::Bytes(bytes) => Ok(bytes / width),
+            Capacity::Bytes(bytes) => {
+                let frames = bytes / width;
+                let problems = self.shared.config.limiter.iter().flat_map(|limiter| limiter.problems(frames));
+                Error::all(problems.collect()).map(|()| frames)
+            }
         }
     }
 
@@ -169,11 +244,6 @@ impl<T: Task> Replay<T> {
     /// Whether it is the same buffer.
     pub(super) fn is(&self, other: &Self) -> bool {
         Arc::ptr_eq(&self.shared, &other.shared)
-    }
-
-    /// Lets one writer at a time in: while this is held no other write is under way.
-    pub(super) fn writer(&self) -> MutexGuard<'_, Writer> {
-        self.shared.writer.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
     /// Gives a buffer that has no columns yet what was loaded.
@@ -195,34 +265,36 @@ impl<T: Task> Replay<T> {
         self.len() == 0
     }
 
-    /// Frames ever written.
+    /// Frames ever written, or since the count began anew.
     pub fn write_count(&self) -> u64 {
         self.stats().write_count
     }
 
     /// The counters now.
     pub fn stats(&self) -> ReplayStats {
+        let limiter = self.gate().map(Gate::stats);
         let Some(ring) = self.ring() else {
             let capacity = match self.shared.config.capacity {
                 Capacity::Frames(frames) => frames,
                 Capacity::Bytes(_) => 0,
             };
-            return ReplayStats { capacity, ..ReplayStats::default() };
+            return ReplayStats { capacity, limiter, ..ReplayStats::default() };
         };
         let memory = ring.memory() as u64;
         let state = ring.lock();
         ReplayStats {
             frames: state.window.head - state.window.tail,
             trajectories: state.index.live().len() as u64,
-            write_count: state.window.head,
+            write_count: state.write_count(),
             capacity: ring.capacity,
             memory,
+            limiter,
         }
     }
 }
 
 /// The columns of a buffer never change. Errors: columns that are missing, unknown or of another layout, by name.
-fn check_columns(own: &[ColumnSpec], given: &[ColumnSpec]) -> Result<(), Error> {
+pub(super) fn check_columns(own: &[ColumnSpec], given: &[ColumnSpec]) -> Result<(), Error> {
     if own == given {
         return Ok(());
     }

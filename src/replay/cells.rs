@@ -41,6 +41,13 @@ pub(super) struct Run {
     pub len: usize,
 }
 
+/// A run and where its first value goes.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) struct Move {
+    pub run: Run,
+    pub to: usize,
+}
+
 impl Run {
     /// The place behind the last value; 0 if there is none.
     fn end(self) -> usize {
@@ -71,18 +78,42 @@ impl Cells {
         Ok(Self { base, bytes, backing: Backing::Heap(layout) })
     }
 
-    /// Copies the values of `size` bytes of column `column`, a place in bytes, at `runs` to `to`, one behind the other.
+    /// Copies the values of `size` bytes of column `column`, a place in bytes, that `moves` name to values of `to`.
     ///
     /// # Safety
     /// Nobody writes those bytes meanwhile.
-    pub(super) unsafe fn gather(&self, column: usize, size: usize, runs: impl Iterator<Item = Run>, to: &mut [u8]) {
-        let mut rest = to;
-        for run in runs {
-            let (to, behind) = std::mem::take(&mut rest).split_at_mut(run.len * size);
-            rest = behind;
-            let from = self.place(column, size, run);
-            // SAFETY: `place` checked the bounds, the caller that nobody writes there; `to` is ours alone.
-            unsafe { copy(from, run.step, to.as_mut_ptr(), 1, size, run.len) };
+    #[inline]
+    pub(super) unsafe fn gather(&self, column: usize, size: usize, moves: &[Move], to: &mut [u8]) {
+        // A copy of a size that is known when it is compiled is a move or two.
+        macro_rules! sized {
+            ($($size:literal)*) => {
+                match size {
+                    // SAFETY: the caller's.
+                    $($size => unsafe { self.gather_sized(column, $size, moves, to) },)*
+                    // SAFETY: the caller's.
+                    _ => unsafe { self.gather_sized(column, size, moves, to) },
+                }
+            };
+        }
+        sized!(1 2 4 8 12 16 24 32 64 128)
+    }
+
+    /// # Safety
+    /// As `gather`.
+    #[inline(always)]
+    unsafe fn gather_sized(&self, column: usize, size: usize, moves: &[Move], to: &mut [u8]) {
+        for Move { run, to: at } in moves {
+            let to = &mut to[at * size..][..run.len * size];
+            let from = self.place(column, size, *run);
+            if run.step == 1 && run.len > 1 {
+                // SAFETY: `place` checked the bounds, the caller that nobody writes there; `to` is ours alone.
+                unsafe { copy_near(from, to.as_mut_ptr(), to.len()) };
+                continue;
+            }
+            for (i, to) in to.chunks_exact_mut(size.max(1)).enumerate() {
+                // SAFETY: as above.
+                unsafe { from.add(i * run.step * size).copy_to_nonoverlapping(to.as_mut_ptr(), size) };
+            }
         }
     }
 
@@ -143,22 +174,56 @@ unsafe fn copy(from: *const u8, from_step: usize, to: *mut u8, to_step: usize, s
     fixed!(1 2 4 8 12 16 24 32 64 128);
 }
 
+/// Copies bytes, most often few: a call of `memcpy` would take longer than the copy.
+///
+/// # Safety
+/// All of them are within their allocations, which do not overlap there.
+#[inline(always)]
+unsafe fn copy_near(from: *const u8, to: *mut u8, bytes: usize) {
+    /// Blocks of `N` bytes, of which the last overlaps the one before.
+    ///
+    /// # Safety
+    /// As `copy_near`, and there are at least `N` bytes.
+    #[inline(always)]
+    unsafe fn blocks<const N: usize>(from: *const u8, to: *mut u8, bytes: usize) {
+        let (mut at, last) = (0, bytes - N);
+        while at < last {
+            // SAFETY: `at + N` is below `bytes`.
+            unsafe { from.add(at).cast::<[u8; N]>().copy_to_nonoverlapping(to.add(at).cast(), 1) };
+            at += N;
+        }
+        // SAFETY: `last + N` is `bytes`.
+        unsafe { from.add(last).cast::<[u8; N]>().copy_to_nonoverlapping(to.add(last).cast(), 1) };
+    }
+    // SAFETY: the caller's, and as many bytes as each block takes.
+    unsafe {
+        match bytes {
+            0 => {}
+            1..4 => blocks::<1>(from, to, bytes),
+            4..16 => blocks::<4>(from, to, bytes),
+            16..=512 => blocks::<16>(from, to, bytes),
+            _ => from.copy_to_nonoverlapping(to, bytes),
+        }
+    }
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
 
     #[test]
     fn runs_come_back_as_they_were_written() {
-        for size in [1, 3, 4, 8, 16, 40] {
+        for size in [1, 3, 4, 8, 16, 40, 300] {
             let cells = Cells::new(64 + 20 * size, &Storage::Memory).expect("memory");
             let from: Vec<u8> = (0..40 * size).map(|i| (i % 251) as u8).collect();
             // SAFETY: one thread.
             unsafe { cells.scatter(64, size, 2, &from, Run { first: 1, step: 3, len: 10 }) };
             let mut to = vec![0; 5 * size];
-            let runs = [Run { first: 2, step: 4, len: 3 }, Run { first: 10, step: 1, len: 2 }];
+            let strided = Move { run: Run { first: 2, step: 4, len: 3 }, to: 2 };
+            let near = Move { run: Run { first: 10, step: 1, len: 2 }, to: 0 };
             // SAFETY: one thread.
-            unsafe { cells.gather(64, size, runs.into_iter(), &mut to) };
-            let wanted = [0, 4, 8, 8, 9].map(|i| &from[(1 + 3 * i) * size..][..size]);
+            unsafe { cells.gather(64, size, &[strided, near], &mut to) };
+            let wanted = [8, 9, 0, 4, 8].map(|i| &from[(1 + 3 * i) * size..][..size]);
             assert_eq!(to, wanted.concat());
         }
     }
@@ -168,7 +233,7 @@ mod tests {
     fn bounds_are_checked() {
         let cells = Cells::new(64, &Storage::Memory).expect("memory");
         // SAFETY: one thread.
-        unsafe { cells.gather(0, 8, std::iter::once(Run { first: 7, step: 2, len: 2 }), &mut [0; 16]) };
+        unsafe { cells.gather(0, 8, &[Move { run: Run { first: 7, step: 2, len: 2 }, to: 0 }], &mut [0; 16]) };
     }
 
     #[test]
@@ -189,7 +254,7 @@ mod tests {
                         // SAFETY: each thread has a half of its own.
                         unsafe {
                             cells.scatter(0, 8, half, &[i; 32], Run { first: 0, ..place });
-                            cells.gather(0, 8, std::iter::once(place), &mut to);
+                            cells.gather(0, 8, &[Move { run: place, to: 0 }], &mut to);
                         }
                         assert_eq!(to, [i; 32]);
                     }

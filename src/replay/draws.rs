@@ -11,7 +11,12 @@ pub(super) struct Draws {
 
 impl Draws {
     pub(super) fn new(seed: u64) -> Self {
-        Self { key: Seed(seed).row_key(0, Purpose::Replay), next: 0 }
+        Self::stream(seed, 0)
+    }
+
+    /// One of several streams of a seed: 0 is that of samplers, 1 of mixtures, 2 of hindsight.
+    pub(super) fn stream(seed: u64, stream: u32) -> Self {
+        Self { key: Seed(seed).row_key(stream, Purpose::Replay), next: 0 }
     }
 
     /// 64 random bits.

@@ -2,7 +2,10 @@
 
 mod check;
 
-use std::collections::{HashMap, VecDeque};
+use std::{
+    collections::{HashMap, VecDeque},
+    ops::Range,
+};
 
 use serde::{Deserialize, Serialize};
 
@@ -30,17 +33,10 @@ impl Piece {
     /// How many of its frames are below `bound`.
     #[inline]
     fn below(&self, bound: u64) -> u32 {
-        if self.last() < bound {
+        if self.len == 0 || self.last() < bound {
             return self.len;
         }
         bound.saturating_sub(self.first).div_ceil(u64::from(self.step)).min(u64::from(self.len)) as u32
-    }
-
-    /// What of it lies in the window.
-    #[inline]
-    fn within(&self, window: &Window) -> Self {
-        let (from, to) = (self.below(window.tail), self.below(window.head));
-        Self { first: self.frame(from), step: self.step, len: to - from.min(to) }
     }
 }
 
@@ -51,7 +47,14 @@ pub(super) struct Window {
     pub head: u64,
 }
 
-/// A trajectory, also one of which the ring holds a part.
+/// A piece of a trajectory, and how many of its frames come before.
+#[derive(Clone, Copy, Debug, Serialize, Deserialize)]
+struct Span {
+    at: u32,
+    piece: Piece,
+}
+
+/// A trajectory, also one of which the ring holds a part. Its frames have positions, from 0 in the order of writing.
 #[derive(Clone, Debug, Serialize, Deserialize)]
 pub(super) struct Record {
     pub id: TrajectoryId,
@@ -60,75 +63,117 @@ pub(super) struct Record {
     /// Frames that were written, also those that are gone.
     pub frames: u32,
     pub end: End,
-    /// Pieces before the newest; empty unless several writers take turns.
-    earlier: Vec<Piece>,
-    newest: Piece,
+    /// Pieces before the newest, as far as the window held them; empty unless several writers take turns.
+    earlier: VecDeque<Span>,
+    newest: Span,
     /// Its place among the live ones.
     place: u32,
 }
 
 impl Record {
-    fn pieces(&self) -> impl Iterator<Item = &Piece> {
-        self.earlier.iter().chain(std::iter::once(&self.newest))
+    fn new(id: TrajectoryId, first_step: u32, earlier: VecDeque<Span>, place: u32) -> Self {
+        let newest = Span { at: 0, piece: Piece { first: 0, step: 1, len: 0 } };
+        Self { id, first_step, frames: 0, end: End::RUNNING, earlier, newest, place }
     }
 
-    /// Its pieces, as far as they lie in the window.
     #[inline]
-    pub(super) fn within(&self, window: Window) -> impl Iterator<Item = Piece> {
-        self.pieces().map(move |piece| piece.within(&window)).filter(|piece| piece.len > 0)
+    fn span(&self, i: usize) -> &Span {
+        self.earlier.get(i).unwrap_or(&self.newest)
     }
 
-    /// Its frames in the window.
+    /// The last piece for which `begun` holds, or the first one.
+    #[inline]
+    fn find(&self, begun: impl Fn(&Span) -> bool) -> usize {
+        if self.earlier.is_empty() || begun(&self.newest) {
+            return self.earlier.len();
+        }
+        self.earlier.partition_point(begun).saturating_sub(1)
+    }
+
+    /// Position of its first frame from number `bound` on.
+    #[inline]
+    fn position_below(&self, bound: u64) -> u32 {
+        let Span { at, piece } = self.span(self.find(|span| span.piece.first < bound));
+        at + piece.below(bound)
+    }
+
+    /// Positions of its frames in the window.
+    #[inline]
+    pub(super) fn positions(&self, window: Window) -> Range<u32> {
+        let begin = self.position_below(window.tail);
+        begin..self.position_below(window.head).max(begin)
+    }
+
+    /// How many of its frames are in the window.
     #[inline]
     pub(super) fn len(&self, window: Window) -> u32 {
-        self.within(window).map(|piece| piece.len).sum()
+        self.positions(window).len() as u32
+    }
+
+    /// Position of one of its frames.
+    #[inline]
+    pub(super) fn position(&self, frame: u64) -> u32 {
+        let Span { at, piece } = self.span(self.find(|span| span.piece.first <= frame));
+        at + ((frame - piece.first) / u64::from(piece.step)) as u32
+    }
+
+    /// Number of the frame at a position in the window.
+    #[inline]
+    pub(super) fn at(&self, position: u32) -> u64 {
+        let Span { at, piece } = self.span(self.find(|span| span.at <= position));
+        piece.frame(position - at)
+    }
+
+    /// Number of the `i`-th of its frames in the window.
+    pub(super) fn frame(&self, i: u32, window: Window) -> Option<u64> {
+        self.positions(window).nth(i as usize).map(|position| self.at(position))
+    }
+
+    /// The pieces of `len` of its frames, `stride` positions apart from `position` on; all of them are in the window.
+    #[inline]
+    pub(super) fn pieces(&self, mut position: u32, mut len: u32, stride: u32, mut f: impl FnMut(Piece)) {
+        let mut i = self.find(|span| span.at <= position);
+        while len > 0 {
+            let Span { at, piece } = self.span(i);
+            let there = piece.len.saturating_sub(position - at);
+            if there > 0 {
+                let take = if u64::from(there) > u64::from(len - 1) * u64::from(stride) {
+                    len
+                } else {
+                    there.div_ceil(stride)
+                };
+                f(Piece { first: piece.frame(position - at), step: piece.step.wrapping_mul(stride), len: take });
+                position = position.wrapping_add(take.wrapping_mul(stride));
+                len -= take;
+            }
+            debug_assert!(len == 0 || i < self.earlier.len(), "frames that are there");
+            i += 1;
+        }
     }
 
     /// Whether its end was written.
     pub(super) fn complete(&self, window: Window) -> bool {
-        self.end.ends_episode() && self.newest.last() < window.head
+        self.end.ends_episode() && self.newest.piece.last() < window.head
     }
 
     /// Whether the frames of its beginning are not there: overwritten, or never written.
     pub(super) fn beheaded(&self, window: Window) -> bool {
-        let oldest = self.pieces().next().map_or(0, |piece| piece.first);
-        self.first_step > 0 || oldest < window.tail || self.pieces().map(|piece| piece.len).sum::<u32>() < self.frames
+        self.first_step > 0 || self.positions(window).start > 0
     }
 
-    /// The pieces of `len` of its frames from `frame` on, at most as many as the window holds.
-    #[inline]
-    pub(super) fn from(&self, frame: u64, len: u32, window: Window, mut f: impl FnMut(Piece)) {
-        let (mut left, mut found) = (len, false);
-        for piece in self.within(window) {
-            let skip = if found {
-                0
-            } else {
-                let at = frame.wrapping_sub(piece.first);
-                if frame < piece.first || !at.is_multiple_of(u64::from(piece.step)) || frame > piece.last() {
-                    continue;
-                }
-                (at / u64::from(piece.step)) as u32
-            };
-            found = true;
-            let take = left.min(piece.len - skip);
-            f(Piece { first: piece.frame(skip), step: piece.step, len: take });
-            left -= take;
-            if left == 0 {
-                return;
-            }
+    /// Adds a piece, and forgets those that the window has left.
+    fn push(&mut self, piece: Piece, window: Window) {
+        let at = self.frames;
+        self.frames += piece.len;
+        let newest = &mut self.newest.piece;
+        if newest.len == 0 {
+            self.newest = Span { at, piece };
+        } else if newest.step == piece.step && newest.frame(newest.len) == piece.first {
+            newest.len += piece.len;
+        } else {
+            while self.earlier.pop_front_if(|span| span.piece.last() < window.tail).is_some() {}
+            self.earlier.push_back(std::mem::replace(&mut self.newest, Span { at, piece }));
         }
-    }
-
-    /// Its `i`-th frame in the window.
-    #[inline]
-    pub(super) fn frame(&self, mut i: u32, window: Window) -> Option<u64> {
-        for piece in self.within(window) {
-            if i < piece.len {
-                return Some(piece.frame(i));
-            }
-            i -= piece.len;
-        }
-        None
     }
 }
 
@@ -177,16 +222,13 @@ impl Index {
         }
         let at = self.free.pop().unwrap_or(self.records.len() as u32);
         let place = self.live.len() as u32;
-        let newest = Piece { first: 0, step: 1, len: 0 };
         if at as usize == self.records.len() {
-            let record =
-                Record { id, first_step: step, frames: 0, end: End::RUNNING, earlier: Vec::new(), newest, place };
-            self.records.push(record);
+            self.records.push(Record::new(id, step, VecDeque::new(), place));
             self.finals.resize(self.records.len() * self.width, 0);
         } else {
             let record = &mut self.records[at as usize];
             let earlier = std::mem::take(&mut record.earlier);
-            *record = Record { id, first_step: step, frames: 0, end: End::RUNNING, earlier, newest, place };
+            *record = Record::new(id, step, earlier, place);
         }
         self.live.push(at);
         self.open.insert(id.0, at);
@@ -196,17 +238,8 @@ impl Index {
     /// Adds frames to a record; `end` is how the last of them ended the episode. They count once the window reaches them.
     pub(super) fn grow(&mut self, at: u32, piece: Piece, end: End, window: Window) {
         let record = &mut self.records[at as usize];
-        record.frames += piece.len;
+        record.push(piece, window);
         record.end = end;
-        let newest = &mut record.newest;
-        if newest.len == 0 {
-            *newest = piece;
-        } else if newest.step == piece.step && newest.frame(newest.len) == piece.first {
-            newest.len += piece.len;
-        } else {
-            record.earlier.retain(|piece| piece.last() >= window.tail);
-            record.earlier.push(std::mem::replace(newest, piece));
-        }
         if end.ends_episode() && self.open.get(&record.id.0) == Some(&at) {
             self.open.remove(&record.id.0);
         }
@@ -226,10 +259,10 @@ impl Index {
     pub(super) fn evict(&mut self, tail: u64) {
         while let Some((last, at)) = self.deaths.pop_front_if(|(last, _)| *last < tail) {
             let record = &mut self.records[at as usize];
-            if record.newest.len == 0 || record.newest.last() != last {
+            if record.newest.piece.len == 0 || record.newest.piece.last() != last {
                 continue;
             }
-            record.newest.len = 0;
+            record.newest.piece.len = 0;
             record.earlier.clear();
             let (id, place) = (record.id.0, record.place as usize);
             if self.open.get(&id) == Some(&at) {
@@ -247,7 +280,7 @@ impl Index {
     pub(super) fn memory(&self) -> usize {
         let pieces: usize = self.records.iter().map(|record| record.earlier.capacity()).sum();
         self.records.capacity() * size_of::<Record>()
-            + pieces * size_of::<Piece>()
+            + pieces * size_of::<Span>()
             + (self.free.capacity() + self.live.capacity()) * size_of::<u32>()
             + (self.open.capacity() + self.deaths.capacity()) * size_of::<(u64, u32)>()
             + self.finals.capacity()

@@ -36,6 +36,7 @@ impl<T: Task> Replay<T> {
     /// times what is there to be read.
     pub fn load_from(&self, from: &mut dyn Read, samplers: &mut [&mut dyn Saved<T>]) -> Result<(), Error> {
         let frozen: Vec<_> = samplers.iter().map(|sampler| sampler.freeze()).collect();
+        self.check_writable("load")?;
         let writers = self.writer();
         if self.ring().is_some() {
             return Err(Error::State { call: "load", problem: "the buffer holds frames; load into a new one".into() });
@@ -50,12 +51,16 @@ impl<T: Task> Replay<T> {
         if count != frozen.len() as u64 {
             return Err(Error::config("samplers", frozen.len(), format!("those of the checkpoint, {count}")));
         }
+        let limiter = parts.as_ref().map(|(head, _)| (head.limiter, head.window));
         let capacity = parts.as_ref().map_or(1, |(head, _)| head.capacity);
         let staged = frozen.iter().map(|frozen| frozen.stage(&mut from, capacity)).collect::<Result<Vec<_>, _>>()?;
         drop(frozen);
         let ring = parts.map(|(head, index)| load_frames(head, index, self.config(), &mut from)).transpose()?;
         from.finish()?;
         check(ring.as_ref(), &staged)?;
+        if let (Some(gate), Some((limiter, window))) = (self.gate(), limiter) {
+            gate.restore(limiter.unwrap_or_default(), window);
+        }
         if let Some(ring) = ring {
             self.set_ring(&writers, ring);
         }
@@ -70,7 +75,7 @@ impl<T: Task> Replay<T> {
             return Err(Error::config("capacity", own, format!("that of the checkpoint, {}", head.capacity)));
         }
         let frames = head.window.head.checked_sub(head.window.tail).filter(|frames| *frames <= own);
-        if frames.is_none() || head.chunk == 0 {
+        if frames.is_none() || head.chunk == 0 || head.uncounted > head.window.head {
             return Err(Error::Checkpoint(format!("it holds {:?} in chunks of {}", head.window, head.chunk)));
         }
         let mut index: Index = from.part()?;
@@ -120,7 +125,7 @@ fn check_columns<T: Task>(specs: &[ColumnSpec]) -> Result<(), Error> {
 }
 
 fn load_frames(head: Head, index: Index, config: &ReplayConfig, from: &mut BlockReader<'_>) -> Result<Ring, Error> {
-    let Head { specs, capacity, window, chunk } = head;
+    let Head { specs, capacity, window, uncounted, chunk, .. } = head;
     let (mut ring, mut at, mut values) = (None, window.tail, vec![Vec::new(); specs.len() + 1]);
     loop {
         let len = u64::from(chunk).min(window.head - at);
@@ -142,7 +147,7 @@ fn load_frames(head: Head, index: Index, config: &ReplayConfig, from: &mut Block
         }
     }
     let mut ring = ring.ok_or_else(|| Error::Checkpoint("it has no chunk".into()))?;
-    ring.set_state(window, index);
+    ring.set_state(window, index, uncounted);
     Ok(ring)
 }
 

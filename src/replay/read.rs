@@ -2,7 +2,12 @@
 
 use std::ops::Range;
 
-use super::{Replay, Sample, sampler::Pick, view::View};
+use super::{
+    Replay, Sample,
+    ring::State,
+    sampler::{Layout, Pick},
+    view::View,
+};
 use crate::{
     components::{End, TrajectoryId},
     error::Error,
@@ -37,31 +42,35 @@ impl<T: Task> Replay<T> {
     pub fn trajectories(&self) -> Vec<Stored> {
         let Some(ring) = self.ring() else { return Vec::new() };
         let state = ring.lock();
+        let mut all: Vec<_> = self.stored(&state).map(|(_, stored)| stored).collect();
+        all.sort_unstable_by_key(|stored| stored.first);
+        all
+    }
+
+    /// The trajectories of which frames are there, each with its place in the index.
+    pub(super) fn stored<'s>(&self, state: &'s State) -> impl Iterator<Item = (u32, Stored)> + use<'s, T> {
         let window = state.window;
-        let stored = |at: &u32| {
+        state.index.live().iter().filter_map(move |at| {
             let record = state.index.record(*at);
             let first = record.frame(0, window)?;
             let complete = record.complete(window);
             let end = if complete { record.end } else { End::RUNNING };
             let beheaded = record.beheaded(window);
-            Some(Stored { id: record.id, first, frames: record.len(window), end, complete, beheaded })
-        };
-        let mut all: Vec<_> = state.index.live().iter().filter_map(stored).collect();
-        all.sort_unstable_by_key(|stored| stored.first);
-        all
+            Some((*at, Stored { id: record.id, first, frames: record.len(window), end, complete, beheaded }))
+        })
     }
 
     /// Copies frames, by number and in any order. Errors: a number that is not among [`frames`](Self::frames).
     pub fn read(&self, frames: &[u64]) -> Result<Sample<T>, Error> {
         let mut sample = Sample::default();
         let Some(ring) = self.ring() else { return Err(absent(frames, 0..0)) };
-        let mut state = ring.lock();
+        let mut state = ring.lock_to_read();
         let there = state.window.tail..state.window.head;
         if frames.iter().any(|frame| !there.contains(frame)) {
             return Err(absent(frames, there));
         }
         let picks: Vec<_> = frames.iter().map(|frame| Pick { frame: *frame, len: 1, weight: 1.0 }).collect();
-        sample.begin(&View { ring, state: &state }, &picks, 0);
+        sample.begin(&View { ring, state: &state }, &picks, Layout::default(), 0);
         let Some(oldest) = sample.oldest() else { return Ok(sample) };
         let pin = ring.pin(&mut state, oldest);
         drop(state);

@@ -20,7 +20,7 @@ use std::{
 
 use super::{
     Storage,
-    cells::{Cells, LINE, Run},
+    cells::{Cells, LINE, Move, Run},
     index::{Index, Piece, Window},
 };
 use crate::{
@@ -49,6 +49,17 @@ pub(super) struct State {
     pub index: Index,
     /// Oldest frames that readers hold.
     pins: Vec<u64>,
+    /// Edits that wait until readers are gone: new ones wait for them.
+    edits: u32,
+    /// Frames that were written before the count of them began anew.
+    pub uncounted: u64,
+}
+
+impl State {
+    /// Frames ever written, or since the count began anew.
+    pub(super) fn write_count(&self) -> u64 {
+        self.window.head - self.uncounted
+    }
 }
 
 /// Keeps frames from being overwritten until it is dropped.
@@ -58,15 +69,15 @@ pub(super) struct Pin<'r> {
 }
 
 impl Pin<'_> {
-    /// Lets frames below `frame` go.
+    /// Lets go of the frames before `frame`, which it keeps.
     pub(super) fn advance(&mut self, frame: u64) {
-        debug_assert!(frame >= self.frame, "a pin moves on");
+        debug_assert!(frame >= self.frame, "a frame that is kept");
         let mut state = self.ring.lock();
         if let Some(pin) = state.pins.iter_mut().find(|pin| **pin == self.frame) {
             *pin = frame;
         }
-        self.frame = frame;
         drop(state);
+        self.frame = frame;
         self.ring.changed.notify_all();
     }
 }
@@ -102,6 +113,8 @@ impl Ring {
             window: Window::default(),
             index: Index::new(specs[crate::components::column::OBSERVATION].stride),
             pins: Vec::new(),
+            edits: 0,
+            uncounted: 0,
         };
         Ok(Self {
             specs: specs.into(),
@@ -116,6 +129,39 @@ impl Ring {
 
     pub(super) fn lock(&self) -> MutexGuard<'_, State> {
         self.state.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// The lock, for one who will pin frames: waits until no edit waits.
+    pub(super) fn lock_to_read(&self) -> MutexGuard<'_, State> {
+        self.changed.wait_while(self.lock(), |state| state.edits > 0).unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// The lock, when nobody reads frames up to number `newest` any more: as long as it is held they may be edited.
+    pub(super) fn lock_to_edit(&self, newest: u64, deadline: Duration) -> Result<MutexGuard<'_, State>, Error> {
+        let mut state = self.lock();
+        state.edits += 1;
+        let read = |state: &mut State| state.pins.iter().any(|pin| *pin <= newest);
+        let waited = self.changed.wait_timeout_while(state, deadline, read);
+        let (mut state, waited) = waited.unwrap_or_else(PoisonError::into_inner);
+        state.edits -= 1;
+        self.changed.notify_all();
+        if waited.timed_out() {
+            return Err(Error::Timeout { what: "reading the frames that are to be edited", deadline });
+        }
+        Ok(state)
+    }
+
+    /// Overwrites the value of column `i` of a frame in the window, whose state is locked for it.
+    #[expect(unsafe_code, reason = "the lock says that nobody reads the frame")]
+    pub(super) fn edit(&self, state: &mut State, i: usize, frame: u64, value: &[u8]) {
+        debug_assert!(state.pins.iter().all(|pin| *pin > frame), "a frame that nobody reads");
+        assert!((state.window.tail..state.window.head).contains(&frame), "a frame that is there");
+        let slot = (frame % self.slots) as usize;
+        // SAFETY: writers leave frames of the window alone, readers have no pin at it or before, and get none while the
+        // lock is held. Test: `tests/replay/edits.rs`.
+        unsafe {
+            self.cells.scatter(self.places[i], self.specs[i].stride, slot, value, Run { first: 0, step: 1, len: 1 });
+        }
     }
 
     /// Bytes of a frame, over all columns.
@@ -166,8 +212,9 @@ impl Ring {
     }
 
     /// Replaces window and index. The ring is still the caller's alone.
-    pub(super) fn set_state(&mut self, window: Window, index: Index) {
-        *self.state.get_mut().unwrap_or_else(PoisonError::into_inner) = State { window, index, pins: Vec::new() };
+    pub(super) fn set_state(&mut self, window: Window, index: Index, uncounted: u64) {
+        *self.state.get_mut().unwrap_or_else(PoisonError::into_inner) =
+            State { window, index, pins: Vec::new(), edits: 0, uncounted };
     }
 
     /// Notes which records frames from number `at` on belong to.
@@ -192,16 +239,18 @@ impl Ring {
         }
     }
 
-    /// Shows `frames` frames that were written.
-    pub(super) fn show(&self, frames: u64, observations: impl FnOnce(&mut Index)) {
+    /// Shows `frames` frames that were written; returns the write count.
+    pub(super) fn show(&self, frames: u64, observations: impl FnOnce(&mut Index)) -> u64 {
         let mut state = self.lock();
         observations(&mut state.index);
         state.window.head += frames;
         let tail = state.window.tail.max(state.window.head.saturating_sub(self.capacity));
         state.window.tail = tail;
         state.index.evict(tail);
+        let count = state.write_count();
         drop(state);
         self.changed.notify_all();
+        count
     }
 
     /// Keeps the frames from `frame` on until the pin is dropped.
@@ -223,34 +272,64 @@ impl Ring {
         self.read(self.places[self.specs.len()], size_of::<u32>(), &[piece], to);
     }
 
+    /// Copies values of column `i` of frames in the window, whose state is locked.
+    pub(super) fn read_shown(&self, state: &State, i: usize, piece: Piece, to: &mut [u8]) {
+        let Window { tail, head } = state.window;
+        debug_assert!(piece.first >= tail && piece.first + u64::from(piece.len) <= head, "frames that are there");
+        self.read(self.places[i], self.specs[i].stride, &[piece], to);
+    }
+
+    /// Copies the values of column `i` that `moves` name to values of `to`. All of them are pinned by `_pin`.
+    #[expect(unsafe_code, reason = "nobody writes frames that are pinned")]
+    pub(super) fn gather_moves(&self, _pin: &Pin<'_>, i: usize, moves: &[Move], to: &mut [u8]) {
+        // SAFETY: writers leave frames alone that are pinned. Test: `tests/replay/stress.rs`.
+        unsafe { self.cells.gather(self.places[i], self.specs[i].stride, moves, to) };
+    }
+
     /// The record of a frame in the window, whose state is locked.
     #[inline]
     pub(super) fn record_of(&self, state: &State, frame: u64) -> u32 {
-        debug_assert!((state.window.tail..state.window.head).contains(&frame), "a frame that is there");
         let mut record = [0; size_of::<u32>()];
-        let piece = Piece { first: frame, step: 1, len: 1 };
-        self.read(self.places[self.specs.len()], size_of::<u32>(), &[piece], &mut record);
+        debug_assert!((state.window.tail..state.window.head).contains(&frame), "a frame that is there");
+        self.read(
+            self.places[self.specs.len()],
+            size_of::<u32>(),
+            &[Piece { first: frame, step: 1, len: 1 }],
+            &mut record,
+        );
         u32::from_ne_bytes(record)
     }
 
-    #[inline]
-    #[expect(unsafe_code, reason = "nobody writes frames that are pinned, or in the window while the lock is held")]
-    fn read(&self, place: usize, size: usize, pieces: &[Piece], to: &mut [u8]) {
-        let runs = pieces.iter().flat_map(|piece| self.slots_of(*piece));
-        // SAFETY: writers leave frames alone that are pinned, and take none out of the window without the lock.
-        unsafe { self.cells.gather(place, size, runs, to) };
+    /// The value of column `i` of a frame in the window, whose state is locked.
+    pub(super) fn value(&self, state: &State, i: usize, frame: u64, to: &mut [u8]) {
+        assert!((state.window.tail..state.window.head).contains(&frame), "a frame that is there");
+        self.read(self.places[i], self.specs[i].stride, &[Piece { first: frame, step: 1, len: 1 }], to);
     }
 
-    /// The slots of a piece: two runs if it goes over the ring's end.
+    #[inline(always)]
+    #[expect(unsafe_code, reason = "nobody writes frames that are pinned, or in the window while the lock is held")]
+    fn read(&self, place: usize, size: usize, pieces: &[Piece], to: &mut [u8]) {
+        let mut at = 0;
+        for piece in pieces {
+            // SAFETY: writers leave frames alone that are pinned, and take none out of the window without the lock.
+            self.moves(*piece, at, |part| unsafe { self.cells.gather(place, size, &[part], to) });
+            at += piece.len as usize;
+        }
+    }
+
+    /// The slots of a piece that goes to place `to` of a sample: two runs if it goes over the ring's end.
     #[inline]
-    fn slots_of(&self, piece: Piece) -> impl Iterator<Item = Run> + use<> {
+    pub(super) fn moves(&self, piece: Piece, to: usize, mut f: impl FnMut(Move)) {
         let (slots, step, len) = (self.slots, u64::from(piece.step), u64::from(piece.len));
         let first = piece.first % slots;
-        let before = (slots - first).div_ceil(step).min(len);
-        let second = (len > before).then(|| (first + before * step) % slots);
         let run = |first: u64, len: u64| Run { first: first as usize, step: step as usize, len: len as usize };
+        if first + step * (len - 1) < slots {
+            return f(Move { run: run(first, len), to });
+        }
         // A step as long as the ring would go round more than once: pieces are no longer than the window, which is
         // shorter than the ring.
-        std::iter::once(run(first, before)).chain(second.map(|first| run(first, len - before)))
+        let before = (slots - first).div_ceil(step);
+        f(Move { run: run(first, before), to });
+        f(Move { run: run((first + before * step) % slots, len - before), to: to + before as usize });
     }
 }

@@ -1,19 +1,14 @@
 //! What samplers give.
 
-use std::{fmt, marker::PhantomData};
+use std::{fmt, marker::PhantomData, ops::Range};
 
 use bytemuck::Pod;
 use serde::{Deserialize, Serialize};
 
-use super::{
-    index::Piece,
-    ring::{Pin, Ring},
-    sampler::Pick,
-    view::View,
-};
+use super::gather::Scratch;
 use crate::{
     bytes::Bytes,
-    components::{ColumnSpec, End, EpisodeStep, Flags, TrajectoryId, Truncation, column},
+    components::{ColumnSpec, End, EpisodeStep, Flags, TrajectoryId, column},
     error::Error,
     task::Task,
 };
@@ -24,40 +19,36 @@ use crate::{
 #[derive(Serialize, Deserialize)]
 #[serde(bound = "")]
 pub struct Sample<T: Task> {
-    specs: Box<[ColumnSpec]>,
-    columns: Vec<Bytes>,
+    pub(super) specs: Box<[ColumnSpec]>,
+    pub(super) columns: Vec<Bytes>,
     /// By pick: the observation after its last frame.
-    next: Bytes,
-    capacity: u64,
-    frames: Vec<u64>,
-    weights: Vec<f32>,
-    /// By pick: where its frames end.
-    ends: Vec<usize>,
-    n_step: NStep,
+    pub(super) next: Bytes,
+    pub(super) capacity: u64,
+    pub(super) frames: Vec<u64>,
+    pub(super) weights: Vec<f32>,
+    /// By pick: where its slots end.
+    pub(super) ends: Vec<usize>,
+    /// The slots of each pick that are learned from.
+    pub(super) learning: Range<usize>,
+    /// By pick: slots that its trajectory was too short for, before the first; empty if no pick misses any.
+    pub(super) missing: Vec<u32>,
+    /// By pick: the buffer of a mixture; empty if it is of one.
+    pub(super) buffers: Vec<u32>,
+    /// By buffer of a mixture.
+    pub(super) capacities: Vec<u64>,
+    pub(super) n_step: NStep,
+    /// The learner's version when it was drawn, if staleness counted.
+    pub(super) consumer_version: Option<u64>,
     #[serde(skip)]
-    scratch: Scratch,
+    pub(super) scratch: Scratch,
     task: PhantomData<fn() -> T>,
 }
 
 /// By pick: its `n`-step return and the discount of the value that follows.
 #[derive(Default, Serialize, Deserialize)]
-struct NStep {
-    returns: Vec<f32>,
-    discounts: Vec<f32>,
-}
-
-/// How the drawn frames lie in the ring.
-#[derive(Default)]
-struct Scratch {
-    pieces: Vec<Piece>,
-    /// By pick: the frames of its n-step return.
-    ahead: Vec<Piece>,
-    /// By pick: where its pieces of `ahead` end.
-    ahead_ends: Vec<usize>,
-    rewards: Bytes,
-    flags: Bytes,
-    /// By pick: the frame whose observation follows; none if it was copied already.
-    successors: Vec<Option<u64>>,
+pub(super) struct NStep {
+    pub returns: Vec<f32>,
+    pub discounts: Vec<f32>,
 }
 
 impl<T: Task> Default for Sample<T> {
@@ -70,7 +61,12 @@ impl<T: Task> Default for Sample<T> {
             frames: Vec::new(),
             weights: Vec::new(),
             ends: Vec::new(),
+            learning: 0..usize::MAX,
+            missing: Vec::new(),
+            buffers: Vec::new(),
+            capacities: Vec::new(),
             n_step: NStep::default(),
+            consumer_version: None,
             scratch: Scratch::default(),
             task: PhantomData,
         }
@@ -78,7 +74,7 @@ impl<T: Task> Default for Sample<T> {
 }
 
 impl<T: Task> Sample<T> {
-    /// Frames.
+    /// Slots: frames, and what pads picks to a length.
     pub fn len(&self) -> usize {
         self.frames.len()
     }
@@ -93,26 +89,30 @@ impl<T: Task> Sample<T> {
         self.ends.len()
     }
 
-    /// The frames of pick `i`, as a range of places in the columns.
-    pub fn pick(&self, i: usize) -> std::ops::Range<usize> {
+    /// The slots of pick `i`, as a range of places in the columns.
+    pub fn pick(&self, i: usize) -> Range<usize> {
         let begin = if i == 0 { 0 } else { self.ends[i - 1] };
         begin..self.ends[i]
     }
 
     /// Numbers of the frames, from 0 in the order of writing: what
-    /// [`Sampler::update_priorities`](super::Sampler::update_priorities) takes.
+    /// [`Sampler::update_priorities`](super::Sampler::update_priorities) takes. `u64::MAX` where a slot only pads.
     pub fn frames(&self) -> &[u64] {
         &self.frames
     }
 
-    /// Place of frame `i` in the buffer, below its capacity.
+    /// Place of frame `i` in its buffer, below the capacity.
     pub fn index(&self, i: usize) -> u64 {
-        self.frames[i] % self.capacity
+        self.frames[i] % self.capacity_of(i)
     }
 
     /// How often that place had been written before.
     pub fn generation(&self, i: usize) -> u64 {
-        self.frames[i] / self.capacity
+        self.frames[i] / self.capacity_of(i)
+    }
+
+    fn capacity_of(&self, i: usize) -> u64 {
+        if self.buffers.is_empty() { self.capacity } else { self.capacities[self.buffers[self.pick_of(i)] as usize] }
     }
 
     /// By pick: importance weights, 1 where every chance was the same.
@@ -125,10 +125,37 @@ impl<T: Task> Sample<T> {
         self.values(column::OBSERVATION)
     }
 
-    /// The real observation after frame `i`; with n-step returns that after the last step.
+    /// The real observation after frame `i`; with n-step returns that after the last step. In sequences with dilation that
+    /// of the next slot.
     pub fn next_observation(&self, i: usize) -> &T::Observation {
-        let pick = self.ends.partition_point(|end| *end <= i);
-        if i + 1 == self.ends[pick] { &self.next_observations()[pick] } else { &self.observations()[i + 1] }
+        let pick = self.pick_of(i);
+        let last = i + 1 == self.ends[pick] || !self.flags()[i + 1].valid();
+        if last { &self.next_observations()[pick] } else { &self.observations()[i + 1] }
+    }
+
+    /// The pick that slot `i` belongs to.
+    pub fn pick_of(&self, i: usize) -> usize {
+        self.ends.partition_point(|end| *end <= i)
+    }
+
+    /// Step of slot `i` in its pick, from 0. A sequence that its trajectory's beginning cut begins with a later step.
+    pub fn step_in_pick(&self, i: usize) -> usize {
+        let pick = self.pick_of(i);
+        i - self.pick(pick).start + self.missing(pick)
+    }
+
+    fn missing(&self, pick: usize) -> usize {
+        self.missing.get(pick).map_or(0, |missing| *missing as usize)
+    }
+
+    /// Whether slot `i` is one to learn from: it holds a frame, which is neither burn-in nor bootstrap of a sequence.
+    pub fn is_learning(&self, i: usize) -> bool {
+        self.flags()[i].valid() && self.learning.contains(&self.step_in_pick(i))
+    }
+
+    /// Number of the frame that pick `i` was drawn by: its first, behind the burn-in.
+    pub fn anchor(&self, i: usize) -> u64 {
+        self.frames[self.pick(i).start + self.learning.start - self.missing(i)]
     }
 
     /// By pick: the real observation after its last frame; with n-step returns that after the last step.
@@ -161,7 +188,7 @@ impl<T: Task> Sample<T> {
         self.values(column::TRAJECTORY)
     }
 
-    /// Which slots hold frames.
+    /// Which slots hold frames; the others are zeros.
     pub fn flags(&self) -> &[Flags] {
         self.values(column::FLAGS)
     }
@@ -169,6 +196,15 @@ impl<T: Task> Sample<T> {
     /// Version of the weights that chose each action.
     pub fn versions(&self) -> &[u64] {
         self.values(column::VERSION)
+    }
+
+    /// How many versions the weights of frame `i` were behind the learner's; none unless frames were drawn by staleness.
+    pub fn staleness(&self, i: usize) -> Option<u64> {
+        Some(self.consumer_version?.saturating_sub(self.versions()[i]))
+    }
+
+    pub(super) fn set_consumer_version(&mut self, version: Option<u64>) {
+        self.consumer_version = version;
     }
 
     /// By pick: the n-step return without a bootstrap value, `r₀ + γ r₁ + …`; empty without n-step returns.
@@ -180,6 +216,11 @@ impl<T: Task> Sample<T> {
     /// of its steps, 0 where the task ended; empty without n-step returns.
     pub fn discounts(&self) -> &[f32] {
         &self.n_step.discounts
+    }
+
+    /// By pick: the number of its sampler in a [`Mixture`](super::sampler::Mixture); empty without one.
+    pub fn buffers(&self) -> &[u32] {
+        &self.buffers
     }
 
     /// Names and layouts of the columns.
@@ -200,114 +241,14 @@ impl<T: Task> Sample<T> {
         self.columns.get(i).map_or(&[], Bytes::values)
     }
 
-    /// Lists where the picks lie and keeps what followed them, while nothing comes or goes.
-    pub(super) fn begin(&mut self, view: &View<'_>, picks: &[Pick], n_step: u32) {
-        let specs = &view.ring.specs;
-        if self.specs != *specs {
-            self.specs.clone_from(specs);
-            self.columns.resize_with(specs.len(), Bytes::default);
-        }
-        self.capacity = view.ring.capacity;
-        let Self { frames, weights, ends, scratch, next, .. } = self;
-        (frames.clear(), weights.clear(), ends.clear());
-        scratch.clear();
-        let width = specs[column::OBSERVATION].stride;
-        next.resize(picks.len() * width);
-        for (pick, next) in picks.iter().zip(next.bytes_mut().chunks_exact_mut(width.max(1))) {
-            let record = view.trajectory_of(pick.frame);
-            let trajectory = view.trajectory(record);
-            // One frame more than is asked for: the one whose observation follows.
-            let most = pick.len.max(n_step);
-            let (mut left, mut ahead, mut successor) = (pick.len, most, None);
-            trajectory.from(pick.frame, most.saturating_add(1), view.window(), |piece| {
-                let own = piece.len.min(left);
-                if own > 0 {
-                    scratch.pieces.push(Piece { len: own, ..piece });
-                    frames.extend((0..own).map(|i| piece.frame(i)));
-                }
-                let steps = piece.len.min(ahead);
-                if n_step > 0 && steps > 0 {
-                    scratch.ahead.push(Piece { len: steps, ..piece });
-                }
-                if piece.len > steps {
-                    successor = Some(piece.frame(steps));
-                }
-                (left, ahead) = (left - own, ahead - steps);
-            });
-            if successor.is_none() {
-                next.copy_from_slice(view.state.index.last_observation(record));
-            }
-            scratch.successors.push(successor);
-            scratch.ahead_ends.push(scratch.ahead.len());
-            weights.push(pick.weight);
-            ends.push(frames.len());
-        }
-    }
-
-    /// The oldest frame that was drawn.
-    pub(super) fn oldest(&self) -> Option<u64> {
-        self.frames.iter().min().copied()
-    }
-
-    /// Copies the drawn frames out of the ring.
-    pub(super) fn gather(&mut self, ring: &Ring, pin: &Pin<'_>, n_step: Option<(u32, f32)>) {
-        let Self { specs, columns, frames, scratch, .. } = self;
-        for (i, (spec, values)) in specs.iter().zip(columns).enumerate() {
-            values.resize(frames.len() * spec.stride);
-            ring.gather(pin, i, &scratch.pieces, values.bytes_mut());
-        }
-        let width = self.specs[column::OBSERVATION].stride;
-        for (successor, next) in scratch.successors.iter().zip(self.next.bytes_mut().chunks_exact_mut(width.max(1))) {
-            if let Some(frame) = successor {
-                ring.gather(pin, column::OBSERVATION, &[Piece { first: *frame, step: 1, len: 1 }], next);
-            }
-        }
-        self.n_step.returns.clear();
-        self.n_step.discounts.clear();
-        match n_step {
-            Some((_, gamma)) => self.gather_returns(ring, pin, gamma),
-            None => self.mark_edges(),
-        }
-    }
-
-    /// Marks the last frame of each slice whose episode goes on.
-    fn mark_edges(&mut self) {
-        let Self { columns, ends, frames, .. } = self;
-        if ends.len() == frames.len() {
-            return;
-        }
-        let marks: &mut [End] = columns[column::END].values_mut();
-        for end in ends.iter() {
-            marks[end - 1] = marks[end - 1].or_truncated(Truncation::BatchEdge);
-        }
-    }
-
-    /// Sums the rewards of each pick's steps (Sutton and Barto 2018, equation 7.1).
-    fn gather_returns(&mut self, ring: &Ring, pin: &Pin<'_>, gamma: f32) {
-        let Self { scratch, n_step, .. } = self;
-        let steps = scratch.ahead.iter().map(|piece| piece.len as usize).sum::<usize>();
-        scratch.rewards.resize(steps * size_of::<f32>());
-        scratch.flags.resize(steps);
-        ring.gather(pin, column::REWARD, &scratch.ahead, scratch.rewards.bytes_mut());
-        ring.gather(pin, column::END, &scratch.ahead, scratch.flags.bytes_mut());
-        let (rewards, flags): (&[f32], &[End]) = (scratch.rewards.values(), scratch.flags.values());
-        let (mut piece, mut at) = (0, 0);
-        for end in &scratch.ahead_ends {
-            let (mut sum, mut discount, begin) = (0.0_f64, 1.0_f64, at);
-            at += scratch.ahead[piece..*end].iter().map(|piece| piece.len as usize).sum::<usize>();
-            piece = *end;
-            for reward in &rewards[begin..at] {
-                sum += discount * f64::from(*reward);
-                discount *= f64::from(gamma);
-            }
-            let ended = flags[begin..at].last().is_some_and(|end| end.terminated());
-            n_step.returns.push(sum as f32);
-            n_step.discounts.push(if ended { 0.0 } else { discount as f32 });
-        }
+    /// Observation, next observation and reward of pick `i`, which is one frame.
+    pub(super) fn transition_mut(&mut self, i: usize) -> (&mut T::Observation, &mut T::Observation, &mut f32) {
+        let [observations, _, rewards, ..] = &mut self.columns[..] else { unreachable!("columns of every block") };
+        (&mut observations.values_mut()[i], &mut self.next.values_mut()[i], &mut rewards.values_mut()[i])
     }
 
     /// Whether a sample that was loaded could be one of this ring. The error says what is wrong.
-    pub(super) fn check(&self, ring: &Ring) -> Result<(), String> {
+    pub(super) fn check(&self, ring: &super::ring::Ring) -> Result<(), String> {
         let (frames, picks) = (self.frames.len(), self.ends.len());
         let columns = self.specs.iter().zip(&self.columns);
         let wanted = self.specs == ring.specs
@@ -320,7 +261,13 @@ impl<T: Task> Sample<T> {
         let NStep { returns, discounts } = &self.n_step;
         let steps = returns.len() == discounts.len() && (returns.is_empty() || returns.len() == picks);
         let ends = self.ends.is_sorted() && self.ends.last().copied().unwrap_or_default() == frames;
-        let whole = steps && ends && next == Some(self.next.bytes().len()) && self.weights.len() == picks;
+        let room = self.ends.iter().enumerate().map(|(i, end)| end - i.checked_sub(1).map_or(0, |i| self.ends[i]));
+        let missing = self.missing.is_empty()
+            || self.missing.len() == picks
+                && ends
+                && self.missing.iter().zip(room).all(|(missing, room)| *missing as usize <= room);
+        let one = self.buffers.is_empty() && self.capacities.is_empty() && missing;
+        let whole = one && steps && ends && next == Some(self.next.bytes().len()) && self.weights.len() == picks;
         if whole && self.capacity == ring.capacity { Ok(()) } else { Err("a sample is not whole".into()) }
     }
 
@@ -330,15 +277,6 @@ impl<T: Task> Sample<T> {
             + self.next.capacity()
             + self.frames.capacity() * size_of::<u64>()
             + (self.weights.capacity() + self.n_step.returns.capacity() * 2) * size_of::<f32>()
-    }
-}
-
-impl Scratch {
-    fn clear(&mut self) {
-        self.pieces.clear();
-        self.ahead.clear();
-        self.ahead_ends.clear();
-        self.successors.clear();
     }
 }
 

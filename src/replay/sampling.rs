@@ -72,6 +72,7 @@ impl<T: Task> SamplerBuilder<T> {
                 errors.push(Error::config("gamma", gamma, "0 to 1"));
             }
         }
+        self.sampling.check(&mut errors);
         Error::all(errors)?;
         Ok(Sampler {
             draw: None,
@@ -81,6 +82,7 @@ impl<T: Task> SamplerBuilder<T> {
             sampling: self.sampling,
             batch_size: self.batch_size,
             n_step: self.n_step,
+            stopped: false,
         })
     }
 }
@@ -96,6 +98,8 @@ pub struct Sampler<T: Task> {
     picks: Vec<Pick>,
     batch_size: Option<usize>,
     n_step: Option<(u32, f32)>,
+    /// Whether iteration has stopped at the end of the epoch.
+    stopped: bool,
 }
 
 impl<T: Task> Sampler<T> {
@@ -118,6 +122,7 @@ impl<T: Task> Sampler<T> {
     /// A sample of `n` picks in the memory of an old one.
     pub fn sample_n(&mut self, n: usize, sample: &mut Sample<T>) -> Result<(), Error> {
         let Self { replay, sampling, draw, draws, picks, n_step, .. } = self;
+        let turn = replay.gate().map(|gate| gate.begin_draw(n, replay.config().deadline)).transpose()?;
         let Some(ring) = replay.ring() else {
             return Err(Error::State { call: "sample", problem: "the replay buffer holds no frame".into() });
         };
@@ -126,15 +131,20 @@ impl<T: Task> Sampler<T> {
             None => draw.insert(sampling.open(ring.capacity)?),
         };
         picks.clear();
-        let mut state = ring.lock();
+        self.stopped = false;
+        let mut state = ring.lock_to_read();
         let view = View { ring, state: &state };
         draw.catch_up(&view);
         draw.draw(&view, n, draws, picks)?;
-        sample.begin(&view, picks, n_step.map_or(0, |(n, _)| n));
+        sample.begin(&view, picks, draw.layout(), n_step.map_or(0, |(n, _)| n));
         let Some(oldest) = sample.oldest() else { return Ok(()) };
         let pin = ring.pin(&mut state, oldest);
         drop(state);
+        sample.set_consumer_version(draw.version());
         sample.gather(ring, &pin, *n_step);
+        if let Some(turn) = turn {
+            turn.drawn(sample.len());
+        }
         Ok(())
     }
 
@@ -158,6 +168,17 @@ impl<T: Task> Sampler<T> {
         self.replay.config().deadline
     }
 
+    /// Whether the last sample ended an epoch, or nothing is left to be drawn.
+    pub fn ran_out(&self) -> bool {
+        self.draw.as_ref().is_some_and(|draw| draw.ran_out())
+    }
+
+    /// Picks that are left, for samplers that draw nothing for ever: of the epoch, or of all uses of the frames. None for
+    /// other samplers, and before the first draw.
+    pub fn remaining(&self) -> Option<u64> {
+        self.draw.as_ref()?.remaining()
+    }
+
     /// Gives frames of earlier samples new priorities, one each; frames that were overwritten since are left alone.
     /// Returns how many were there. Errors: a sampler without priorities, slices of different lengths, a priority that is
     /// negative or not finite.
@@ -169,12 +190,43 @@ impl<T: Task> Sampler<T> {
         if let Some(bad) = priorities.iter().find(|priority| !(priority.is_finite() && **priority >= 0.0)) {
             return Err(Error::config("priorities", bad, "finite numbers from 0 on"));
         }
-        let (Some(ring), Some(draw)) = (self.replay.ring(), &mut self.draw) else {
-            let problem = "nothing was drawn yet".into();
-            return Err(Error::State { call: "update_priorities", problem });
+        self.with_draw("update_priorities", |draw, view| draw.update(view, frames, priorities))
+    }
+
+    /// Gives frames of earlier samples the priority of new ones again; frames that were overwritten since are left alone.
+    /// Returns how many were there. Errors: a sampler without priorities.
+    pub fn mark_update(&mut self, frames: &[u64]) -> Result<usize, Error> {
+        self.with_draw("mark_update", |draw, view| draw.mark_update(view, frames))
+    }
+
+    /// Counts staleness from this version of the weights on: the learner's. Errors: a sampler that draws otherwise.
+    pub fn set_version(&mut self, version: u64) -> Result<(), Error> {
+        let Sampling::Staleness(options) = &mut self.sampling else {
+            let problem = "the sampler does not look at versions; legal: one that draws by staleness".into();
+            return Err(Error::State { call: "set_version", problem });
+        };
+        options.version = Some(version);
+        if let Some(draw) = &mut self.draw {
+            draw.set_version(version);
+        }
+        Ok(())
+    }
+
+    /// Does something with what draws, while nothing comes or goes.
+    fn with_draw<R>(
+        &mut self,
+        call: &'static str,
+        f: impl FnOnce(&mut dyn Draw, &View<'_>) -> Result<R, Error>,
+    ) -> Result<R, Error> {
+        let Some(ring) = self.replay.ring() else {
+            return Err(Error::State { call, problem: "the replay buffer holds no frame".into() });
+        };
+        let draw = match &mut self.draw {
+            Some(draw) => draw,
+            None => self.draw.insert(self.sampling.open(ring.capacity)?),
         };
         let state = ring.lock();
-        draw.update(&View { ring, state: &state }, frames, priorities)
+        f(&mut **draw, &View { ring, state: &state })
     }
 }
 
@@ -182,7 +234,8 @@ impl<T: Task> Iterator for Sampler<T> {
     type Item = Result<Sample<T>, Error>;
 
     fn next(&mut self) -> Option<Self::Item> {
-        if self.draw.as_ref().is_some_and(|draw| draw.ran_out()) {
+        if self.ran_out() && !self.stopped {
+            self.stopped = true;
             return None;
         }
         Some(self.sample())

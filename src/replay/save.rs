@@ -7,6 +7,7 @@ use serde::{Deserialize, Serialize};
 use super::{
     Replay, Saved,
     index::{Index, Piece, Window},
+    limiter::{Gate, LimiterStats},
     ring::{Pin, Ring},
 };
 use crate::{
@@ -27,6 +28,9 @@ pub(super) struct Head {
     pub specs: Vec<ColumnSpec>,
     pub capacity: u64,
     pub window: Window,
+    /// Frames that were written before the count of them began anew.
+    pub uncounted: u64,
+    pub limiter: Option<LimiterStats>,
     /// Frames of a chunk.
     pub chunk: u32,
 }
@@ -89,10 +93,10 @@ impl<T: Task> Replay<T> {
     fn snapshot<'r>(&self, ring: &'r Ring) -> Snapshot<'r> {
         // A block that is being written is in the index but not in the window.
         let _none = self.writer();
-        let mut state = ring.lock();
-        let (window, index) = (state.window, state.index.clone());
+        let mut state = ring.lock_to_read();
+        let (window, index, uncounted) = (state.window, state.index.clone(), state.uncounted);
         let pin = ring.pin(&mut state, window.tail);
-        Snapshot { ring, window, index, pin }
+        Snapshot { ring, window, index, uncounted, limiter: self.gate().map(Gate::stats), pin }
     }
 }
 
@@ -101,6 +105,8 @@ struct Snapshot<'r> {
     ring: &'r Ring,
     window: Window,
     index: Index,
+    uncounted: u64,
+    limiter: Option<LimiterStats>,
     pin: Pin<'r>,
 }
 
@@ -111,7 +117,9 @@ impl Snapshot<'_> {
 
     fn save_index(&self, to: &mut BlockWriter<'_>) -> Result<(), Error> {
         let Ring { specs, capacity, .. } = self.ring;
-        let head = Head { specs: specs.to_vec(), capacity: *capacity, window: self.window, chunk: self.chunk() };
+        let Self { window, uncounted, limiter, .. } = *self;
+        let (specs, capacity, chunk) = (specs.to_vec(), *capacity, self.chunk());
+        let head = Head { specs, capacity, window, uncounted, limiter, chunk };
         to.part(&Some(head))?;
         to.part(&self.index)?;
         to.raw(self.index.last_observations())

@@ -1,10 +1,12 @@
 //! What a sampler sees of the ring while it draws.
 
+use std::ops::Range;
+
 use super::{
-    index::{Record, Window},
+    index::{Piece, Record, Window},
     ring::{Ring, State},
 };
-use crate::error::Error;
+use crate::{components::column, error::Error};
 
 /// The ring with its lock held: nothing comes or goes.
 pub(super) struct View<'a> {
@@ -50,8 +52,29 @@ impl View<'_> {
     /// How many frames of its trajectory are there from `frame` on, at most `most`.
     #[inline]
     pub(super) fn ahead(&self, frame: u64, most: u32) -> u32 {
-        let mut ahead = 0;
-        self.trajectory(self.trajectory_of(frame)).from(frame, most, self.window(), |piece| ahead += piece.len);
-        ahead
+        let trajectory = self.trajectory(self.trajectory_of(frame));
+        (trajectory.positions(self.window()).end - trajectory.position(frame)).min(most)
+    }
+
+    /// The frame of its trajectory that lies `n` before `frame`, if it is there.
+    #[inline]
+    pub(super) fn behind(&self, frame: u64, n: u32) -> Option<u64> {
+        let (record, window) = (self.trajectory(self.trajectory_of(frame)), self.window());
+        let position = record.position(frame).checked_sub(n)?;
+        record.positions(window).contains(&position).then(|| record.at(position))
+    }
+
+    /// Calls `f` with each of these frames, which are there, and the version of the weights that acted in it.
+    pub(super) fn versions(&self, frames: Range<u64>, mut f: impl FnMut(u64, u64)) {
+        let mut versions = [0_u64; 512];
+        let mut first = frames.start;
+        while first < frames.end {
+            let len = (frames.end - first).min(versions.len() as u64) as u32;
+            let versions = &mut versions[..len as usize];
+            let to = bytemuck::cast_slice_mut(versions);
+            self.ring.read_shown(self.state, column::VERSION, Piece { first, step: 1, len }, to);
+            versions.iter().zip(first..).for_each(|(version, frame)| f(frame, *version));
+            first += u64::from(len);
+        }
     }
 }

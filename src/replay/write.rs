@@ -12,6 +12,17 @@ use crate::{
     error::Error,
 };
 
+/// What a write stored.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Written {
+    /// Frames.
+    pub frames: u64,
+    /// Episodes whose end was among them.
+    pub trajectories: u64,
+    /// Frames that the buffer had got when the last of these was in it.
+    pub write_count: u64,
+}
+
 /// What a write needs to know of the block, and where it goes. Scratch of the writers, who take turns.
 #[derive(Default)]
 pub(super) struct Writer {
@@ -23,18 +34,20 @@ pub(super) struct Writer {
     newest: Vec<(u32, usize)>,
     /// By row: its record, and the tick of its first frame that is not in the index.
     rows: Vec<(u32, usize)>,
+    /// Episodes that end in the block.
+    ended: u64,
 }
 
 /// The columns that tell episodes apart.
-struct Episodes<'a> {
-    ends: &'a [End],
-    steps: &'a [EpisodeStep],
-    ids: &'a [TrajectoryId],
-    flags: &'a [Flags],
+pub(super) struct Episodes<'a> {
+    pub ends: &'a [End],
+    pub steps: &'a [EpisodeStep],
+    pub ids: &'a [TrajectoryId],
+    pub flags: &'a [Flags],
 }
 
 impl<'a> Episodes<'a> {
-    fn of(frames: &'a dyn Frames) -> Self {
+    pub(super) fn of(frames: &'a dyn Frames) -> Self {
         fn values<V: bytemuck::Pod>(frames: &dyn Frames, i: usize) -> &[V] {
             &bytemuck::cast_slice(frames.bytes(i))[..frames.slots()]
         }
@@ -47,7 +60,7 @@ impl<'a> Episodes<'a> {
     }
 
     /// Whether slot `next` goes on with the episode of slot `i`.
-    fn goes_on(&self, i: usize, next: usize) -> bool {
+    pub(super) fn goes_on(&self, i: usize, next: usize) -> bool {
         self.flags[next].valid()
             && !self.ends[i].ends_episode()
             && self.ids[next] == self.ids[i]
@@ -58,16 +71,17 @@ impl<'a> Episodes<'a> {
 impl Writer {
     /// Writes all frames of the block, which no reader sees before the last one is there. More frames than the ring holds
     /// overwrite each other, the oldest first.
-    pub(super) fn extend(&mut self, ring: &Ring, frames: &dyn Frames, deadline: Duration) -> Result<(), Error> {
+    pub(super) fn extend(&mut self, ring: &Ring, frames: &dyn Frames, deadline: Duration) -> Result<Written, Error> {
         let count = frames.frames() as u64;
         if count == 0 {
-            return Ok(());
+            return Ok(Written { write_count: ring.lock().write_count(), ..Written::default() });
         }
         let mut state = ring.reserve(count, deadline)?;
         let (head, window) = (state.window.head, state.window);
         self.records.clear();
         self.copies.clear();
         self.newest.clear();
+        self.ended = 0;
         let episodes = Episodes::of(frames);
         match frames.rows() {
             Some(rows) if frames.slots() == frames.frames() => {
@@ -88,12 +102,12 @@ impl Writer {
             at += copy.len;
         }
         ring.write_records(&self.records[skip..], head + skip as u64);
-        ring.show(count, |index| {
+        let write_count = ring.show(count, |index| {
             for (record, slot) in &self.newest {
                 index.set_last_observation(*record, frames.next_observation(*slot));
             }
         });
-        Ok(())
+        Ok(Written { frames: count, trajectories: self.ended, write_count })
     }
 
     /// A rollout without gaps goes in as it lies, tick by tick: its episodes are every `rows`-th frame.
@@ -118,6 +132,7 @@ impl Writer {
                 let (record, from) = self.rows[row];
                 index.grow(record, piece(row, from, tick + 1), ends[row], window);
                 self.newest.push((record, tick * rows + row));
+                self.ended += 1;
                 let next = (tick + 1) * rows + row;
                 self.rows[row] = (index.open(episodes.ids[next], episodes.steps[next].0), tick + 1);
             });
@@ -153,6 +168,7 @@ impl Writer {
                 self.copies.push(Run { first, step: rows, len });
                 self.records.extend(std::iter::repeat_n(record, len));
                 self.newest.push((record, last));
+                self.ended += u64::from(episodes.ends[last].ends_episode());
                 at += len as u64;
                 slot = last + rows;
             }

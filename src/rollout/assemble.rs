@@ -34,9 +34,8 @@ pub(crate) fn assemble<T: Task>(
 ) {
     with_rollout::<T, _>(world, |world, rollout| {
         if std::mem::take(&mut rollout.recorded) {
-            let version = rollout.plan.version;
             for slot in rollout.started.drain(..) {
-                rollout.first_versions[slot as usize] = version;
+                rollout.first_versions[slot as usize] = rollout.plan.versions.of(slot);
             }
             if rollout.in_order {
                 assemble_slices(rollout, rows.query_mut(&mut *world));
@@ -145,14 +144,14 @@ impl<T: Task> Rollout<T> {
             length: step.0,
             total_reward: total.0,
             first_version: self.first_versions[slot as usize],
-            last_version: self.plan.version,
+            last_version: self.plan.versions.of(slot),
             end,
         };
         let mut last = last.0;
         if end == End::QUARANTINED {
             // The episode ended at the frame before, which may be of the rollout before: a tick before tick 0.
             trajectory.tick = trajectory.tick.wrapping_sub(1);
-            trajectory.last_version = self.previous_version;
+            trajectory.last_version = self.previous_versions.of(slot);
             trajectory.end = End::truncated_by(Truncation::Fault);
             if let Ok(i) = self.quarantined.binary_search_by_key(&slot, |(slot, _)| *slot) {
                 last = self.quarantined[i].1;

@@ -130,6 +130,17 @@ impl<T: Task> Batch<T> {
         self.block().versions()
     }
 
+    /// Number of the policy that acted in each frame; none if one acts for all rows.
+    pub fn policies(&self) -> Option<&[u32]> {
+        self.column("policy").ok()
+    }
+
+    /// The policies of `slots`; empty if one acts for all rows.
+    pub(super) fn policies_of(&self, slots: &[usize]) -> Vec<u32> {
+        let policies = self.policies();
+        policies.map_or(Vec::new(), |policies| slots.iter().map(|slot| policies[*slot]).collect())
+    }
+
     /// Which slots hold frames, and which frames are of the random warm-up.
     pub fn flags(&self) -> &[Flags] {
         self.block().flags()
@@ -206,7 +217,8 @@ impl<T: Task> Batch<T> {
 
     /// The value of the real observation after each slot, for estimators: the recorded value of the next frame where
     /// the episode goes on within the batch, else the policy's value, under its newest adopted weights, of
-    /// [`next_observation`](Self::next_observation). 0 in slots without a frame.
+    /// [`next_observation`](Self::next_observation). 0 in slots without a frame, and where one of several policies gives
+    /// no values.
     ///
     /// A recurrent policy's value takes the state behind the frame, which time-major batches keep where an episode was
     /// truncated and at their edge; behind a terminated frame, whose value nobody uses, and where a row left the world
@@ -236,7 +248,8 @@ impl<T: Task> Batch<T> {
         }
         let observations: Vec<_> = outside.iter().map(|i| *self.next_observation(*i)).collect();
         let mut states = self.states_after(&outside, critic.state_width(), step)?;
-        for (i, value) in outside.into_iter().zip(critic.values(&observations, &mut states)?) {
+        let values = critic.values(&self.policies_of(&outside), &observations, &mut states)?;
+        for (i, value) in outside.into_iter().zip(values) {
             next[i] = value;
         }
         for (i, value) in &self.block().states.next_values {

@@ -1,11 +1,15 @@
 //! A block of frames: the memory of a batch.
 
+use std::ops::Range;
+
 use bytemuck::Pod;
 
-use super::{memory::BlockStates, stream::Writer};
+use super::memory::BlockStates;
 use crate::{
     bytes::Bytes,
-    components::{ColumnSpec, End, EpisodeStep, Flags, RowIndex, Trajectory, TrajectoryId, Truncation, column},
+    components::{
+        ColumnSpec, End, EpisodeStep, Flags, FrameSlots, RowIndex, Trajectory, TrajectoryId, Truncation, Writer, column,
+    },
     task::Task,
 };
 
@@ -156,6 +160,25 @@ impl<T: Task> Block<T> {
         self.columns[column::VERSION].values()
     }
 
+    /// The slots of the frames of `tick`, unless they are written past the caches.
+    pub(crate) fn frame_slots(&mut self, tick: usize, rows: usize) -> Option<FrameSlots<'_, T>> {
+        if self.writer.past_caches() {
+            return None;
+        }
+        let frames = tick * rows..(tick + 1) * rows;
+        let [observations, actions, rewards, ends, steps, ids, flags, versions] = self.columns.first_chunk_mut()?;
+        Some(FrameSlots {
+            observations: &mut observations.values_mut()[frames.end..frames.end + rows],
+            actions: &mut actions.values_mut()[frames.clone()],
+            rewards: &mut rewards.values_mut()[frames.clone()],
+            ends: &mut ends.values_mut()[frames.clone()],
+            steps: &mut steps.values_mut()[frames.clone()],
+            ids: &mut ids.values_mut()[frames.clone()],
+            flags: &mut flags.values_mut()[frames.clone()],
+            versions: &mut versions.values_mut()[frames],
+        })
+    }
+
     /// Writes one tick of a column of a time-major block.
     pub(crate) fn write_tick<V: Pod>(&mut self, column: usize, tick: usize, rows: usize, values: &[V]) {
         self.writer.copy(values, &mut self.columns[column].values_mut()[tick * rows..(tick + 1) * rows]);
@@ -163,7 +186,12 @@ impl<T: Task> Block<T> {
 
     /// Writes the same value to one tick of a column of a time-major block.
     pub(crate) fn fill_tick<V: Pod>(&mut self, column: usize, tick: usize, rows: usize, value: V) {
-        self.writer.fill(&mut self.columns[column].values_mut()[tick * rows..(tick + 1) * rows], value);
+        self.fill_slots(column, tick * rows..(tick + 1) * rows, value);
+    }
+
+    /// Writes the same value to some slots of a column.
+    pub(crate) fn fill_slots<V: Pod>(&mut self, column: usize, slots: Range<usize>, value: V) {
+        self.writer.fill(&mut self.columns[column].values_mut()[slots], value);
     }
 
     /// What followed slot `frame`, if that is kept apart.

@@ -5,9 +5,8 @@ use std::marker::PhantomData;
 use bevy_ecs::prelude::*;
 use bytemuck::Pod;
 
-use super::stream::Writer;
 use crate::{
-    components::{Action, ActionMask, End, LogProb, Observation, Reward, Slot, Source, TrajectoryId, Value},
+    components::{Action, ActionMask, End, LogProb, Observation, Reward, Slot, Source, TrajectoryId, Value, Writer},
     data::Data,
     task::Task,
 };

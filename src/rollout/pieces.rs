@@ -1,9 +1,12 @@
 //! Trajectory mode: frames of rollouts joined to whole episodes.
 //!
 //! An episode that ends in a rollout is copied behind the complete ones that wait for their batch; what runs on is copied
-//! into pooled chunks, so a long episode pins no arena. A batch takes the waiting frames as they lie.
+//! into pooled chunks, so a long episode pins no arena. A batch takes the waiting frames as they lie. What is to be stored
+//! anyway need not wait for its end: [`Assembly::let_go`].
 
 use std::{collections::VecDeque, ops::Range};
+
+use bevy_ecs::prelude::Resource;
 
 use super::{
     block::{Block, Final, Layout},
@@ -20,23 +23,24 @@ use crate::{
 /// No episode.
 const NONE: u32 = u32::MAX;
 
-/// An episode that is complete and waits for its batch.
+/// An episode that is complete and waits for its batch, or a piece of one that was let go before its end.
 struct Complete<O> {
-    trajectory: Trajectory,
+    row: RowIndex,
+    frames: usize,
+    /// What followed the last frame.
     last: O,
-}
-
-impl<O> Complete<O> {
-    fn frames(&self) -> usize {
-        self.trajectory.length as usize
-    }
+    /// None if the episode goes on.
+    trajectory: Option<Trajectory>,
 }
 
 /// Joins rollouts to episodes and keeps those that are complete until a batch takes them.
+#[derive(Resource)]
 pub(crate) struct Assembly<T: Task> {
     chunks: Chunks,
     /// By slot: the running episode.
     open: Vec<Piece>,
+    /// By slot: frames of the running episode that were let go before.
+    gone: Vec<usize>,
     /// By slot: the first episode that ended in the rollout, and by episode the next one of its slot. Scratch.
     first: Vec<u32>,
     next: Vec<u32>,
@@ -55,6 +59,7 @@ impl<T: Task> Assembly<T> {
         Self {
             chunks: Chunks::new(specs),
             open: Vec::new(),
+            gone: Vec::new(),
             first: Vec::new(),
             next: Vec::new(),
             places: Vec::new(),
@@ -65,15 +70,21 @@ impl<T: Task> Assembly<T> {
         }
     }
 
-    /// Complete episodes that wait.
+    /// Complete episodes, and pieces that were let go, that wait.
     pub(crate) fn waiting(&self) -> usize {
         self.complete.len()
+    }
+
+    /// Frames of running episodes that are held.
+    pub(crate) fn open_frames(&self) -> usize {
+        self.open_frames
     }
 
     /// Takes in the rollout's block: its first `ticks` ticks.
     pub(crate) fn ingest(&mut self, rollout: &Rollout<T>, block: &Block<T>, ticks: usize) {
         let (rows, specs) = (rollout.rows, &rollout.columns.specs);
         self.open.resize(rows, EMPTY);
+        self.gone.resize(rows, 0);
         self.list(&block.trajectories, &rollout.ended, rows, specs);
         for first in (0..rows).step_by(ROWS) {
             let group = first..(first + ROWS).min(rows);
@@ -92,14 +103,20 @@ impl<T: Task> Assembly<T> {
         rows: usize,
         specs: &[ColumnSpec],
     ) {
-        let frames = trajectories.iter().map(|trajectory| trajectory.length as usize).sum();
-        let mut place = self.ready.reserve(specs, frames);
         self.places.clear();
-        for (trajectory, Ended { last, .. }) in trajectories.iter().zip(ended) {
-            self.complete.push_back(Complete { trajectory: *trajectory, last: *last });
-            self.places.push(place);
-            place += trajectory.length as usize;
+        let mut frames = 0;
+        for (trajectory, Ended { slot, last }) in trajectories.iter().zip(ended) {
+            self.places.push(frames);
+            let left = trajectory.length as usize - std::mem::take(&mut self.gone[*slot as usize]);
+            frames += left;
+            // One that a fault ended just behind a piece that was let go has nothing left.
+            if left > 0 {
+                let (row, trajectory) = (trajectory.row, Some(*trajectory));
+                self.complete.push_back(Complete { row, frames: left, last: *last, trajectory });
+            }
         }
+        let first = self.ready.reserve(specs, frames);
+        self.places.iter_mut().for_each(|place| *place += first);
         self.first.clear();
         self.first.resize(rows, NONE);
         self.next.clear();
@@ -127,7 +144,8 @@ impl<T: Task> Assembly<T> {
                 rows.copy_to(i, run.clone(), ready, specs, place);
                 place += run.len();
             });
-            debug_assert_eq!(place, begin + trajectory.length as usize, "frames of {trajectory:?}");
+            let end_of_frames = self.places.get(episode as usize + 1).copied().unwrap_or(ready.len());
+            debug_assert_eq!(place, end_of_frames, "frames of {trajectory:?}");
             tick = end.max(tick);
             episode = self.next[episode as usize];
         }
@@ -136,10 +154,30 @@ impl<T: Task> Assembly<T> {
         self.open[slot] = piece;
     }
 
+    /// Lets the longest running pieces go as they are, to wait with the complete episodes, until at most `most` frames of
+    /// running episodes are held; the block is that of the rollout just taken in, and has `ticks` ticks. Returns how many.
+    pub(crate) fn let_go(&mut self, block: &Block<T>, specs: &[ColumnSpec], ticks: usize, most: usize) -> usize {
+        let mut pieces = 0;
+        while self.open_frames > most {
+            let longest = (0..self.open.len()).rev().max_by_key(|slot| self.open[*slot].frames);
+            let Some(slot) = longest else { break };
+            let piece = std::mem::replace(&mut self.open[slot], EMPTY);
+            let frames = piece.frames;
+            self.open_frames -= frames;
+            self.gone[slot] += frames;
+            let place = self.ready.reserve(specs, frames);
+            self.chunks.move_to(piece, &mut self.ready, specs, place);
+            let (row, last) = (block.rows[slot], seen_last(block, slot, ticks));
+            self.complete.push_back(Complete { row, frames, last, trajectory: None });
+            pieces += 1;
+        }
+        pieces
+    }
+
     /// Fills `block` with the next `n` complete episodes, flat or padded.
     pub(crate) fn emit(&mut self, block: &mut Block<T>, specs: &[ColumnSpec], n: usize, padded: bool) {
         let n = n.min(self.complete.len());
-        let lengths = self.complete.iter().take(n).map(Complete::frames);
+        let lengths = self.complete.iter().take(n).map(|complete| complete.frames);
         block.frames = 0;
         let frames = lengths.clone().sum();
         if padded {
@@ -150,17 +188,19 @@ impl<T: Task> Assembly<T> {
         }
         let mut at = 0;
         for (trajectory, complete) in self.complete.drain(..n).enumerate() {
-            let next = at + complete.frames();
+            let next = at + complete.frames;
             if let Layout::Padded { length, .. } = block.layout {
-                self.ready.take(block, specs, complete.frames(), at);
+                self.ready.take(block, specs, complete.frames, at);
                 pad(block, specs, next..(trajectory + 1) * length);
             }
-            block.trajectories.push(complete.trajectory);
             block.finals.push(Final { frame: next - 1, observation: complete.last });
-            // The last frame carries the end, also when a fault was found one tick later.
-            let end = &mut block.ends_mut()[next - 1];
-            if !end.ends_episode() {
-                *end = complete.trajectory.end;
+            if let Some(trajectory) = complete.trajectory {
+                block.trajectories.push(trajectory);
+                // The last frame carries the end, also when a fault was found one tick later.
+                let end = &mut block.ends_mut()[next - 1];
+                if !end.ends_episode() {
+                    *end = trajectory.end;
+                }
             }
             at = match block.layout {
                 Layout::Padded { length, .. } => (trajectory + 1) * length,
@@ -176,6 +216,7 @@ impl<T: Task> Assembly<T> {
         for piece in self.open.drain(..) {
             self.chunks.give_back(piece);
         }
+        self.gone.clear();
         self.complete.clear();
         self.ready.clear();
         self.open_frames = 0;
@@ -189,10 +230,11 @@ impl<T: Task> Assembly<T> {
             if let Some(piece) = self.open.get_mut(*slot as usize) {
                 self.open_frames -= piece.frames;
                 self.chunks.give_back(std::mem::replace(piece, EMPTY));
+                self.gone[*slot as usize] = 0;
             }
         }
-        let stays = |complete: &Complete<_>| !slots.iter().any(|(_, row)| *row == complete.trajectory.row);
-        self.ready.retain(specs, self.complete.iter().map(|complete| (complete.frames(), stays(complete))));
+        let stays = |complete: &Complete<_>| !slots.iter().any(|(_, row)| *row == complete.row);
+        self.ready.retain(specs, self.complete.iter().map(|complete| (complete.frames, stays(complete))));
         self.complete.retain(stays);
         before - self.open_frames - self.ready.len()
     }
@@ -200,6 +242,15 @@ impl<T: Task> Assembly<T> {
     /// Bytes held.
     pub(crate) fn memory(&self) -> usize {
         self.chunks.memory() + self.ready.memory()
+    }
+}
+
+/// What a row sees after its last frame in the first `ticks` ticks.
+fn seen_last<T: Task>(block: &Block<T>, slot: usize, ticks: usize) -> T::Observation {
+    let frames = (0..ticks).rev().map(|tick| tick * block.rows.len() + slot);
+    match frames.into_iter().find(|frame| block.flags()[*frame].valid()) {
+        Some(frame) => *block.next_observation(frame),
+        None => block.observations()[slot],
     }
 }
 

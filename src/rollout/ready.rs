@@ -2,8 +2,12 @@
 
 use std::ops::Range;
 
-use super::{block::Block, stream::Writer};
-use crate::{bytes::Bytes, components::ColumnSpec, task::Task};
+use super::block::Block;
+use crate::{
+    bytes::Bytes,
+    components::{ColumnSpec, Writer},
+    task::Task,
+};
 
 /// Frames in columns, one episode behind the other in the order in which they ended; batches take them from the front.
 #[derive(Default)]

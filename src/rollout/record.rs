@@ -31,8 +31,8 @@ pub(crate) fn record<T: Task>(world: &mut World, rows: &mut QueryState<RowColumn
         if rollout.block.is_none() || rollout.tick >= rollout.ticks {
             return;
         }
-        rollout.previous_version = rollout.plan.version;
-        rollout.plan = world.resource::<TickPlan<T>>().clone();
+        rollout.previous_versions.clone_from(&rollout.plan.versions);
+        rollout.plan.clone_from(world.resource::<TickPlan<T>>());
         rollout.record(world, rows);
         rollout.gaps = quarantined;
         if quarantined {
@@ -54,7 +54,7 @@ pub(crate) fn in_order<T: Task>(
     chunks.next().is_none() && are_in_order(chunk, rows)
 }
 
-fn are_in_order(slots: &[Slot], rows: usize) -> bool {
+pub(super) fn are_in_order(slots: &[Slot], rows: usize) -> bool {
     slots.len() == rows && slots.iter().enumerate().fold(0, |apart, (i, slot)| apart | (slot.0 ^ i as u32)) == 0
 }
 
@@ -63,7 +63,8 @@ impl<T: Task> Rollout<T> {
         let (rows, tick) = (self.rows, self.tick);
         let active = (self.plan.active as usize).min(rows);
         let random = (self.plan.random as usize).min(active);
-        let written = self.record_in_order(world, columns);
+        let lent = std::mem::take(&mut self.lent);
+        let written = if lent { column::VERSION + 1 } else { self.record_in_order(world, columns) };
         self.record_columns(world, tick, written, |spec| !spec.leads);
         self.record_columns(world, tick + 1, written, |spec| spec.leads);
         let Some(block) = &mut self.block else { return };
@@ -71,9 +72,16 @@ impl<T: Task> Rollout<T> {
         if self.rewards != Default::default() {
             self.rewards.apply(&mut block.columns[column::REWARD].values_mut()[frames.clone()]);
         }
-        block.fill_tick(column::FLAGS, tick, rows, Flags::VALID);
+        if !lent {
+            block.fill_tick(column::FLAGS, tick, rows, Flags::VALID);
+        }
         block.columns[column::FLAGS].values_mut::<Flags>()[frames][..random].fill(Flags::RANDOM);
-        block.fill_tick(column::VERSION, tick, rows, self.plan.version);
+        // A Step stage that wrote the frames took the first policy's for all rows.
+        if !lent || self.plan.versions.iter().nth(1).is_some() {
+            for (slots, version) in self.plan.versions.runs(rows) {
+                block.fill_slots(column::VERSION, tick * rows + slots.start..tick * rows + slots.end, version);
+            }
+        }
         block.frames += rows;
         self.remember_ends(world);
         for slot in active..rows {

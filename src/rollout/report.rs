@@ -2,9 +2,8 @@
 
 use bevy_ecs::prelude::*;
 
-use super::state::RolloutSlot;
 use crate::{
-    components::{TickPlan, TickReport},
+    components::{RolloutSlot, TickPlan, TickReport},
     task::Task,
 };
 
@@ -14,11 +13,12 @@ pub(crate) fn report<T: Task>(
     mut holder: ResMut<RolloutSlot<T>>,
     plan: Res<TickPlan<T>>,
 ) {
-    let Some(rollout) = holder.0.as_deref_mut() else { return };
+    let Some(rollout) = holder.get_mut() else { return };
     let (stepped, quarantined) = (report.take_stepped(), report.take_quarantined());
     let lost = if report.failed() { stepped } else { quarantined };
     let mut ledger = rollout.monitor.ledger();
-    ledger.version = plan.version;
+    ledger.versions.clear();
+    ledger.versions.extend(plan.versions.iter());
     ledger.counters.stepped_frames += stepped;
     ledger.counters.discarded.fault += lost;
     ledger.counters.trajectory_serial = rollout.serial;

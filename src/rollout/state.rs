@@ -1,18 +1,19 @@
 //! The rollout that is being written.
 
-use std::collections::VecDeque;
+use std::{any::Any, collections::VecDeque};
 
 use bevy_ecs::prelude::*;
 
 use super::{
     block::{Block, Layout},
     column::{ComponentSource, ExtraSource},
+    record::are_in_order,
     trajectories::TrajectoryPool,
 };
 use crate::{
     components::{
-        Action, ActionMask, ColumnSpec, End, EpisodeStep, LogProb, Observation, Remembered, Reward, RowIndex, Source,
-        TickPlan, Trajectory, TrajectoryId, Value,
+        Action, ActionMask, ColumnSpec, End, EpisodeStep, FrameSlots, LogProb, Observation, Recording, Remembered,
+        Reward, RolloutSlot, RowIndex, Slot, Source, TickPlan, Trajectory, TrajectoryId, Value, Versions,
     },
     data::{Data, Dtype},
     error::Error,
@@ -163,10 +164,14 @@ pub(crate) struct Rollout<T: Task> {
     pub noted: usize,
     /// The plan that the tick in progress runs under.
     pub plan: TickPlan<T>,
-    /// Version that chose the actions of the tick before.
-    pub previous_version: u64,
+    /// Versions that chose the actions of the tick before.
+    pub previous_versions: Versions,
     /// Whether rows are one table in slot order.
     pub in_order: bool,
+    /// Whether the Step stage may write frames: no system of a host's can change them before Record.
+    pub lends: bool,
+    /// Whether the Step stage has written the frames of the tick in progress.
+    pub lent: bool,
     /// Whether Record wrote the tick in progress, so that Assemble has something to close.
     pub recorded: bool,
     /// Whether a row had no frame in the tick in progress: it was pending or quarantined.
@@ -179,19 +184,34 @@ pub(crate) struct Rollout<T: Task> {
     pub monitor: Monitor,
 }
 
-/// The holder of the rollout. Systems take it out to pass the world on beside it: a pointer moves.
-#[derive(Resource)]
-pub(crate) struct RolloutSlot<T: Task>(pub Option<Box<Rollout<T>>>);
+impl<T: Task> RolloutSlot<T> {
+    pub(crate) fn get(&self) -> Option<&Rollout<T>> {
+        (self.0.as_deref()? as &dyn Any).downcast_ref()
+    }
+
+    pub(crate) fn get_mut(&mut self) -> Option<&mut Rollout<T>> {
+        (self.0.as_deref_mut()? as &mut dyn Any).downcast_mut()
+    }
+}
 
 /// Runs `f` with the world and, beside it, the rollout; none if there is none.
 pub(crate) fn with_rollout<T: Task, R>(
     world: &mut World,
     f: impl FnOnce(&mut World, &mut Rollout<T>) -> R,
 ) -> Option<R> {
-    let mut rollout = world.get_resource_mut::<RolloutSlot<T>>()?.0.take()?;
-    let done = f(world, &mut rollout);
-    world.resource_mut::<RolloutSlot<T>>().0 = Some(rollout);
-    Some(done)
+    let mut slot = RolloutSlot(world.get_resource_mut::<RolloutSlot<T>>()?.0.take());
+    let done = slot.get_mut().map(|rollout| f(world, rollout));
+    *world.resource_mut::<RolloutSlot<T>>() = slot;
+    done
+}
+
+impl<T: Task> Recording<T> for Rollout<T> {
+    fn lend(&mut self, slots: &[Slot]) -> Option<FrameSlots<'_, T>> {
+        let lends = self.lends && self.in_order && self.tick < self.ticks && are_in_order(slots, self.rows);
+        let lent = self.block.as_mut().filter(|_| lends)?.frame_slots(self.tick, self.rows);
+        self.lent = lent.is_some();
+        lent
+    }
 }
 
 impl<T: Task> Rollout<T> {
@@ -213,8 +233,10 @@ impl<T: Task> Rollout<T> {
             forced: VecDeque::new(),
             noted: 0,
             plan: TickPlan::default(),
-            previous_version: 0,
+            previous_versions: Versions::default(),
             in_order: false,
+            lends: false,
+            lent: false,
             recorded: false,
             gaps: false,
             missing: Vec::new(),
@@ -237,6 +259,7 @@ impl<T: Task> Rollout<T> {
         self.rows = rows.len();
         self.ticks = ticks;
         self.tick = 0;
+        self.lent = false;
         self.ended.clear();
         self.block = Some(block);
         self.noted = self.forced.len();
@@ -262,13 +285,16 @@ impl<T: Task> Rollout<T> {
         self.block.as_ref().and_then(|block| block.trajectories.get(first..)).unwrap_or_default()
     }
 
+    /// Whether the rollout's last tick is done; then nothing is missing in the block.
+    pub(crate) fn seal(&mut self) -> bool {
+        let full = self.tick >= self.ticks;
+        self.block.as_mut().filter(|_| full).map(|block| sort_finals(block)).is_some()
+    }
+
     /// Takes the finished block out of the rollout.
     pub(crate) fn finish(&mut self) -> Option<Box<Block<T>>> {
         let mut block = self.block.take()?;
-        // Record keeps what follows a frame one tick later than Assemble does: only then is the order broken.
-        if !block.finals.is_sorted_by_key(|last| last.frame) {
-            block.finals.sort_unstable_by_key(|last| last.frame);
-        }
+        sort_finals(&mut block);
         self.rollout += 1;
         Some(block)
     }
@@ -296,5 +322,12 @@ impl<T: Task> Rollout<T> {
                 source.record(world, self.in_order, &mut column.bytes_mut()[tick * width..(tick + 1) * width]);
             }
         }
+    }
+}
+
+/// Record keeps what follows a frame one tick later than Assemble does: only then is the order broken.
+fn sort_finals<T: Task>(block: &mut Block<T>) {
+    if !block.finals.is_sorted_by_key(|last| last.frame) {
+        block.finals.sort_unstable_by_key(|last| last.frame);
     }
 }

@@ -13,5 +13,5 @@ mod watch;
 pub use file::MAX_FILE;
 pub use handle::WeightsHandle;
 pub use names::{MAX_NAMES_FILE, NameMap};
-pub(crate) use sync::{WeightsSource, confirm_adoption, sync_weights};
+pub(crate) use sync::{Source, WeightsSources, confirm_adoption, sync_weights};
 pub use watch::WeightsFile;

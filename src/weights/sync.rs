@@ -10,34 +10,65 @@ use crate::{
     task::Task,
 };
 
-/// Where the weights of task `T`'s policy come from.
+/// Where the weights of the policies of task `T` come from.
 #[derive(Resource)]
-pub(crate) struct WeightsSource<T: Task> {
-    pub handle: WeightsHandle,
-    pub task: PhantomData<fn() -> T>,
+pub(crate) struct WeightsSources<T: Task> {
+    sources: Vec<Source>,
+    task: PhantomData<fn() -> T>,
 }
 
-/// Hands the newest weights to the policy.
-pub(crate) fn sync_weights<T: Task>(source: Option<Res<WeightsSource<T>>>, policy: Single<&mut PolicyWeights<T>>) {
-    let Some(source) = source else { return };
-    let mut policy = policy.into_inner();
-    if let Some((version, weights)) = source.handle.newer_than(policy.version) {
-        *policy = PolicyWeights::new(version, weights);
+/// Where the weights of one policy come from.
+pub(crate) struct Source {
+    /// Number of the policy.
+    pub policy: usize,
+    pub entity: Entity,
+    pub handle: WeightsHandle,
+    /// The version that publishers were told of.
+    confirmed: u64,
+}
+
+impl Source {
+    pub(crate) fn new(policy: usize, entity: Entity, handle: WeightsHandle) -> Self {
+        Self { policy, entity, handle, confirmed: 0 }
     }
 }
 
-/// Tells publishers what acts from now on; runs after the policy took the weights.
+impl<T: Task> WeightsSources<T> {
+    pub(crate) fn new(sources: Vec<Source>) -> Self {
+        Self { sources, task: PhantomData }
+    }
+
+    /// Whether weights are published that do not act yet.
+    pub(crate) fn newer_than(&self, plan: &TickPlan<T>) -> bool {
+        self.sources.iter().any(|source| source.handle.version() > plan.versions.get(source.policy))
+    }
+}
+
+/// Hands the newest weights to each policy.
+pub(crate) fn sync_weights<T: Task>(
+    sources: Option<Res<WeightsSources<T>>>,
+    mut policies: Query<&mut PolicyWeights<T>>,
+) {
+    for source in sources.iter().flat_map(|sources| &sources.sources) {
+        let Ok(mut policy) = policies.get_mut(source.entity) else { continue };
+        if let Some((version, weights)) = source.handle.newer_than(policy.version) {
+            *policy = PolicyWeights::new(version, weights);
+        }
+    }
+}
+
+/// Tells publishers what acts from now on; runs after the policies took the weights.
 pub(crate) fn confirm_adoption<T: Task>(
-    source: Option<Res<WeightsSource<T>>>,
+    sources: Option<ResMut<WeightsSources<T>>>,
     plan: Res<TickPlan<T>>,
     report: Res<TickReport<T>>,
-    mut confirmed: Local<u64>,
 ) {
-    if let Some(source) = source
-        && plan.version > *confirmed
-        && !report.failed()
-    {
-        source.handle.adopted(plan.version);
-        *confirmed = plan.version;
+    let Some(mut sources) = sources.filter(|_| !report.failed()) else { return };
+    for source in &mut sources.sources {
+        let version = plan.versions.get(source.policy);
+        if version > source.confirmed {
+            source.handle.adopted(version);
+            source.confirmed = version;
+        }
     }
 }

@@ -1,6 +1,11 @@
 //! A whole collector on the GPU gives what one on the CPU gives: the same discrete actions and so the same episodes,
 //! log-probabilities and values within 1e-4, for 1,000 ticks with weights published on the way.
 
+#[path = "../support/alone.rs"]
+mod alone;
+#[allow(dead_code, reason = "a part is used here")]
+#[path = "../support/car.rs"]
+mod car;
 #[path = "../support/gpu.rs"]
 mod support;
 
@@ -19,6 +24,9 @@ fn main() -> std::process::ExitCode {
         ("continuous_actions_follow_the_cpu", continuous_actions_follow_the_cpu),
         ("whole_trajectories_equal_the_cpu", whole_trajectories_equal_the_cpu),
         ("recurrent_policies_remember_as_on_the_cpu", recurrent_policies_remember_as_on_the_cpu),
+        ("each_range_acts_as_if_alone", || alone::each_range_acts_as_if_alone(Backend::Gpu, 1)),
+        ("policies_of_two_backends_share_a_tick", policies_of_two_backends_share_a_tick),
+        ("each_field_of_an_action_has_a_head", each_field_of_an_action_has_a_head),
         ("the_backend_is_in_the_stats", the_backend_is_in_the_stats),
         ("each_policy_has_a_device_of_its_own", each_policy_has_a_device_of_its_own),
         ("an_adapter_that_is_not_there_is_named", an_adapter_that_is_not_there_is_named),
@@ -144,6 +152,37 @@ fn recurrent_policies_remember_as_on_the_cpu() {
         let [on_the_gpu, on_the_cpu]: [Vec<f32>; 2] = [states(&on_gpu), states(&on_cpu)];
         close(&on_the_gpu, &on_the_cpu, "state");
         close(&on_gpu.bootstrap_values().expect("GPU"), &on_cpu.bootstrap_values().expect("CPU"), "bootstrap value");
+    }
+}
+
+fn policies_of_two_backends_share_a_tick() {
+    let build = |first, second| {
+        let builder = Collector::<CartPole>::builder().rows(70).frames_per_batch(70 * 50);
+        builder.policies([(0..40, policy(first)), (40..70, policy(second))]).build().expect("builds")
+    };
+    let (mut mixed, mut cpu) = (build(Backend::Gpu, Backend::Cpu), build(Backend::Cpu, Backend::Cpu));
+    let (on_both, on_cpu) = (mixed.next().expect("batch").expect("both"), cpu.next().expect("batch").expect("CPU"));
+    assert_equal(&on_both, &on_cpu);
+    let rows = |batch: &Batch<CartPole>| -> Vec<u32> {
+        let values = batch.values().expect("values").iter().enumerate();
+        values.filter(|(i, _)| i % 70 >= 40).map(|(_, x)| x.to_bits()).collect()
+    };
+    assert_eq!(rows(&on_both), rows(&on_cpu), "the rows of the policy on the CPU");
+    let adapter = Gpu::shared().expect("an adapter").adapter().to_string();
+    assert_eq!(mixed.stats().backend, format!("{adapter}, cpu"));
+}
+
+fn each_field_of_an_action_has_a_head() {
+    car::check_bits(Backend::Gpu);
+    for exploration in [Exploration::Sample, Exploration::Mode] {
+        let [mut gpu, mut cpu] = [Backend::Gpu, Backend::Cpu].map(|backend| car::cars(65, backend, exploration));
+        let (on_gpu, on_cpu) = (gpu.next().expect("batch").expect("GPU"), cpu.next().expect("batch").expect("CPU"));
+        car::check_sums(&on_gpu);
+        for (a, b) in on_gpu.actions().iter().zip(on_cpu.actions()) {
+            assert_eq!((a.gear, a.lights), (b.gear, b.lights));
+            close(&a.steer, &b.steer, "steer");
+        }
+        close(on_gpu.values().expect("values"), on_cpu.values().expect("values"), "value");
     }
 }
 

@@ -13,8 +13,9 @@ use gleaner::{
 use safetensors::SafeTensors;
 
 use crate::{
+    forms::forms,
     kernels::map,
-    reference::{Rows, close, forward, forward_with, network, no_masks},
+    reference::{Rows, close, forward, forward_with, network, no_masks, on},
 };
 
 const ROWS: usize = 37;
@@ -70,12 +71,14 @@ fn params_are(name: &str, layers: Vec<Layer>, last: &str, shape: &[usize]) {
     let (plan, weights) = pytorch(name, layers, Some(last), shape, outputs);
     let inputs = tensor(&file, &format!("{name}/input"));
     let rows = inputs.len() / plan.inputs;
-    let got =
-        forward(&mut network(&plan, &weights), &plan, &columns(inputs, rows), no_masks(), Exploration::Mode).unwrap();
-    let want = tensor(&file, &format!("{name}/output"));
-    assert_eq!(got.params.len(), want.len(), "{name}");
-    for (i, (got, want)) in got.params.iter().zip(want).enumerate() {
-        close(*got, f64::from(want), format_args!("{name}, element {i}"));
+    let (rows, want) = (columns(inputs, rows), tensor(&file, &format!("{name}/output")));
+    for gpu in forms() {
+        let mut network = on(&gpu, &plan, &weights);
+        let got = forward(&mut network, &plan, &rows, no_masks(), Exploration::Mode).unwrap();
+        assert_eq!(got.params.len(), want.len(), "{name}");
+        for (i, (got, want)) in got.params.iter().zip(&want).enumerate() {
+            close(*got, f64::from(*want), format_args!("{name}, {}, element {i}", network.form()));
+        }
     }
 }
 

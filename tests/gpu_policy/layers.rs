@@ -11,7 +11,10 @@ use gleaner::{
     },
 };
 
-use crate::reference::{Got, POISON, Rows, close, forward_with, network, no_masks, weights};
+use crate::{
+    forms::forms,
+    reference::{Got, POISON, Rows, close, forward_with, network, no_masks, on, weights},
+};
 
 const COUNTS: [usize; 12] = [1, 3, 63, 64, 65, 255, 256, 257, 1023, 1024, 1025, 5];
 
@@ -24,7 +27,7 @@ fn linear(activation: Activation, from: (Place, usize, usize), to: (Place, usize
 }
 
 /// Parts of matrices, side by side.
-fn columns() -> Plan {
+pub fn columns() -> Plan {
     use Place::{Hidden, Input, Params, Value};
     let norm = |activation| Kind::LayerNorm { activation };
     let layers = vec![
@@ -42,10 +45,10 @@ fn columns() -> Plan {
 }
 
 /// Images behind a number; sides and filters that no tile divides.
-fn image() -> Plan {
+pub fn image() -> Plan {
     use Place::{Hidden, Input, Params, Value};
     let conv = |input, output, kernel, stride, scale, activation| {
-        Kind::Conv2d(Convolution { input, output, kernel, stride, scale, activation })
+        Kind::Conv2d(Convolution { input, output, kernel, stride, scale, bytes: false, activation })
     };
     let first = conv([2, 9, 8], [5, 4, 3], 3, 2, 0.25, Activation::Relu);
     let second = conv([5, 4, 3], [7, 3, 2], 2, 1, 1.0, Activation::Tanh);
@@ -65,7 +68,7 @@ fn image() -> Plan {
 }
 
 /// Recurrent layers that fill a workgroup with several rows, in part, and not at all.
-fn recurrent() -> Plan {
+pub fn recurrent() -> Plan {
     use Place::{Hidden, Input, Params};
     let layers = vec![
         operation(Kind::Gru { state: 0 }, (Input, 1, 3), (Hidden(0), 5)),
@@ -111,6 +114,45 @@ pub fn equal_the_cpu_at_any_number_of_rows() {
             };
             equal(&run(&mut gpu), &run(&mut cpu), &format!("{name}, {n} rows"));
         }
+    }
+}
+
+/// Two images of bytes, of sizes that are no whole words, between numbers; a third one that a linear layer reads too.
+fn bytes() -> Plan {
+    use Place::{Hidden, Input, Params, Value};
+    let conv = |input, output, kernel, stride, activation| {
+        let scale = 1.0 / 255.0;
+        Kind::Conv2d(Convolution { input, output, kernel, stride, scale, bytes: true, activation })
+    };
+    let layers = vec![
+        operation(conv([1, 5, 3], [2, 3, 1], 3, 1, Activation::Relu), (Input, 2, 15), (Hidden(0), 6)),
+        operation(conv([3, 4, 5], [5, 2, 2], 2, 2, Activation::Tanh), (Input, 18, 60), (Hidden(1), 20)),
+        operation(conv([2, 3, 3], [1, 2, 2], 2, 1, Activation::Identity), (Input, 79, 18), (Hidden(2), 4)),
+        operation(Kind::Copy { at: 0 }, (Input, 17, 1), (Hidden(3), 1)),
+        operation(Kind::Copy { at: 1 }, (Hidden(0), 0, 6), (Hidden(3), 6)),
+        operation(Kind::Copy { at: 7 }, (Hidden(1), 0, 20), (Hidden(3), 20)),
+        operation(Kind::Copy { at: 27 }, (Hidden(2), 0, 4), (Hidden(3), 4)),
+        linear(Activation::Identity, (Hidden(3), 0, 31), (Params, 4)),
+        linear(Activation::Identity, (Input, 78, 20), (Value, 1)),
+    ];
+    let hidden = vec![6, 20, 4, 31];
+    Plan { inputs: 98, hidden, layers, head: Head::Categorical { n: 4 }, value: true }
+}
+
+pub fn images_of_bytes_equal_the_cpu() {
+    let plan = bytes();
+    let (mut gpu, mut cpu) = pair(&plan);
+    for n in COUNTS {
+        let mut rows = Rows::new(&plan, n, n as u64);
+        for row in rows.inputs.chunks_mut(plan.inputs) {
+            for column in (2..17).chain(18..78).chain(79..97) {
+                row[column] = (row[column] * 1e4).rem_euclid(256.0).floor();
+            }
+        }
+        let run = |network: &mut dyn Network| {
+            forward_with(network, &plan, &rows, no_masks(), Exploration::Sample, None).unwrap()
+        };
+        equal(&run(&mut gpu), &run(&mut cpu), &format!("{n} rows"));
     }
 }
 
@@ -167,8 +209,10 @@ pub fn the_store_grows_and_keeps_its_states() {
 }
 
 pub fn a_row_does_not_depend_on_the_others() {
-    for plan in [columns(), image(), recurrent()] {
-        let (mut gpu, _) = pair(&plan);
+    for (plan, gpu) in
+        [columns(), image(), recurrent()].into_iter().flat_map(|plan| forms().map(|gpu| (plan.clone(), gpu)))
+    {
+        let mut gpu = on(&gpu, &plan, &weights(&plan, 3));
         let n = 300;
         let rows = Rows::new(&plan, n, 4);
         let mut run = |from: usize, to: usize| {

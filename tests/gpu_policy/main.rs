@@ -2,6 +2,7 @@
 //! every output is written, states stay on the device, faults are reported once, and memory is flat.
 
 mod faults;
+mod forms;
 mod golden;
 mod heads;
 mod kernels;
@@ -33,6 +34,15 @@ fn main() -> std::process::ExitCode {
         ("layers::a_row_does_not_depend_on_the_others", layers::a_row_does_not_depend_on_the_others),
         ("layers::an_evaluator_hands_states_in_and_out", layers::an_evaluator_hands_states_in_and_out),
         ("layers::a_wrong_memory_is_refused", layers::a_wrong_memory_is_refused),
+        ("layers::images_of_bytes_equal_the_cpu", layers::images_of_bytes_equal_the_cpu),
+        ("forms::the_adapter_decides", forms::the_adapter_decides),
+        ("forms::every_form_equals_the_reference", forms::every_form_equals_the_reference),
+        (
+            "forms::halves_are_near_and_exact_where_weights_are_halves",
+            forms::halves_are_near_and_exact_where_weights_are_halves,
+        ),
+        ("forms::halves_take_half_the_bytes", forms::halves_take_half_the_bytes),
+        ("forms::a_weight_too_large_for_a_half_is_named", forms::a_weight_too_large_for_a_half_is_named),
         ("golden::perceptrons", golden::perceptrons),
         ("golden::layer_norm", golden::layer_norm),
         ("golden::convolutions_of_bytes", golden::convolutions_of_bytes),

@@ -5,7 +5,10 @@ use gleaner::{
     policy::plan::{Activation, Exploration, Head, LogStd, Network, Plan},
 };
 
-use crate::reference::{Critic, POISON, Rows, check_row, forward, mlp, network, no_masks, weights};
+use crate::{
+    forms::forms,
+    reference::{Critic, POISON, Rows, check_row, forward, mlp, network, no_masks, on, weights},
+};
 
 /// Those that run fused, then some that are too wide for it.
 fn plans() -> Vec<Plan> {
@@ -76,8 +79,8 @@ pub fn four_million_rows() {
 }
 
 pub fn a_row_does_not_depend_on_the_others() {
-    for plan in [&plans()[0], &plans()[6]] {
-        let mut network = network(plan, &weights(plan, 1));
+    for (plan, gpu) in [&plans()[0], &plans()[6]].into_iter().flat_map(|plan| forms().map(|gpu| (plan, gpu))) {
+        let mut network = on(&gpu, plan, &weights(plan, 1));
         let rows = Rows::new(plan, 500, 4);
         let all = forward(&mut network, plan, &rows, no_masks(), Exploration::Sample).unwrap();
         for i in [0, 63, 64, 255, 256, 499] {

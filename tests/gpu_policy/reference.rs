@@ -1,5 +1,7 @@
 //! Networks to test with, and the same forward in naive f64.
 
+use std::sync::Arc;
+
 use gleaner::{
     components::{Episode, EpisodeStep, Masks, Weights},
     gpu::Gpu,
@@ -132,7 +134,12 @@ pub fn forward_with(
 
 /// A network on the shared device, with weights.
 pub fn network(plan: &Plan, weights: &Weights) -> GpuNetwork {
-    let mut network = GpuNetwork::new(Gpu::shared().unwrap(), plan.clone()).unwrap();
+    on(&Gpu::shared().unwrap(), plan, weights)
+}
+
+/// A network with weights.
+pub fn on(gpu: &Arc<Gpu>, plan: &Plan, weights: &Weights) -> GpuNetwork {
+    let mut network = GpuNetwork::new(gpu.clone(), plan.clone()).unwrap();
     network.load(weights).unwrap();
     network
 }

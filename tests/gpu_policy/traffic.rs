@@ -20,7 +20,7 @@ fn plan(spec: &NetworkSpec, dtype: Dtype, shape: &[usize]) -> Plan {
     spec.plan_for((&space, &[observation]), (&Space::discrete(2), &[action])).unwrap()
 }
 
-fn plans() -> [(&'static str, Plan); 3] {
+fn plans() -> [(&'static str, Plan); 4] {
     let conv = |filters, kernel, stride| Layer::Conv2d { filters, kernel, stride };
     let trunk = |layers: &[Layer]| NetworkSpec {
         trunk: layers.to_vec(),
@@ -41,16 +41,18 @@ fn plans() -> [(&'static str, Plan); 3] {
     ];
     [
         ("4-64-64-2, critic alike", plan(&NetworkSpec::mlp(&[64, 64], Activation::Tanh), Dtype::F32, &[4])),
+        ("17-256-256-2, critic alike", plan(&NetworkSpec::mlp(&[256, 256], Activation::Relu), Dtype::F32, &[17])),
         ("4, GRU of 64, 2 and value", plan(&trunk(&[Layer::Gru(64)]), Dtype::F32, &[4])),
         ("bytes 4×84×84, 3 convolutions, 64, 2 and value", plan(&trunk(&image), Dtype::U8, &[4, 84, 84])),
     ]
 }
 
-/// What the second tick with `rows` rows adds to the counters.
-fn tick(plan: &Plan, rows: usize) -> [u64; 4] {
-    let gpu = Gpu::open(&GpuConfig::default()).unwrap();
+/// Bytes that a load of weights sends, and what the second tick with `rows` rows adds to the counters.
+fn tick(plan: &Plan, rows: usize, half: bool) -> (u64, [u64; 4]) {
+    let gpu = Gpu::open(&GpuConfig { half, ..Default::default() }).unwrap();
     let mut network = GpuNetwork::new(gpu.clone(), plan.clone()).unwrap();
     network.load(&weights(plan, 1)).unwrap();
+    let loaded = gpu.stats().bytes_up;
     let (states, fresh) = (States::new(rows, plan.state()), vec![0; rows]);
     let places: Vec<_> = (0..rows as u32).collect();
     let mut count = |number| -> GpuStats {
@@ -61,22 +63,28 @@ fn tick(plan: &Plan, rows: usize) -> [u64; 4] {
     };
     let (before, after) = (count(1), count(2));
     assert_eq!(after.buffers_created, before.buffers_created);
-    [
+    let tick = [
         after.bytes_up - before.bytes_up,
         after.bytes_down - before.bytes_down,
         after.dispatches - before.dispatches,
         after.submits - before.submits,
-    ]
+    ];
+    (loaded, tick)
 }
 
 pub fn the_documented_table_is_true() {
     let docs = include_str!("../../src/policy/gpu/mod.rs");
     for (name, plan) in plans() {
         let rows = 3;
-        let [up, down, dispatches, submits] = tick(&plan, rows);
+        let (loaded, counted) = tick(&plan, rows, false);
+        let (halves, same) = tick(&plan, rows, true);
+        assert_eq!(counted, same, "{name}: halves change nothing but the weights");
+        let [up, down, dispatches, submits] = counted;
         assert_eq!((up % rows as u64, down % rows as u64), (0, 0), "{name}: something is sent once a tick");
         let [up, down] = [up, down].map(|bytes| bytes / rows as u64);
-        let line = format!("| {name} | {up} | {down} | {dispatches} | {submits} | {} |", plan.operations());
+        let operations = plan.operations();
+        let line =
+            format!("| {name} | {up} | {down} | {dispatches} | {submits} | {operations} | {loaded} | {halves} |");
         println!("{line}");
         assert!(docs.contains(&line), "the docs of policy::gpu have no line {line}");
     }

@@ -2,6 +2,7 @@
 
 mod churn;
 mod remember;
+mod replay;
 
 use std::{
     collections::HashMap,

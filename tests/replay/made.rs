@@ -73,6 +73,13 @@ impl Block {
         }
         Self { specs, columns, rows, frames: slots.iter().flatten().count(), next }
     }
+
+    /// The block with versions by serial number.
+    pub fn versions(mut self, version: impl Fn(u32) -> u64) -> Self {
+        let serials = self.columns[1].chunks_exact(4).map(|bytes| u32::from_ne_bytes(bytes.try_into().unwrap()));
+        self.columns[7] = serials.flat_map(|serial| version(serial).to_ne_bytes()).collect();
+        self
+    }
 }
 
 impl Frames for Block {

@@ -2,7 +2,7 @@
 
 use std::path::PathBuf;
 
-use gleaner::replay::{Replay, ReplayConfig, Sampler, Storage};
+use gleaner::replay::{Replay, ReplayConfig, Sampler, Storage, sampler::Consuming};
 
 use crate::made::{Block, Made, Source};
 
@@ -60,6 +60,9 @@ fn rb_10_what_cannot_be_prefetched_is_an_error() {
     let error = replay.sampler().build().expect("a sampler").prefetch(2).expect_err("no size").to_string();
     assert!(error.starts_with("prefetch and batch_size"), "{error}");
     assert!(sampler(&replay).prefetch(0).is_err());
+    let consuming = replay.sampler().sampling(Consuming { uses: 2 }).batch_size(3).build().expect("a sampler");
+    let error = consuming.prefetch(2).expect_err("frames would be lost").to_string();
+    assert!(error.starts_with("prefetch and sampling"), "{error}");
 }
 
 /// The thread holds the buffer, whose file goes with its last holder.

@@ -8,25 +8,10 @@ use std::{
 use gleaner::replay::{Capacity, Replay, ReplayConfig, Storage};
 use proptest::{collection::vec, prelude::*};
 
-use crate::made::{Block, Made, Model, Source};
-
-/// A block to be written.
-#[derive(Clone, Debug)]
-enum Write {
-    /// So many ticks of the rows of one of two sources; bytes below the number end episodes.
-    Ticks { source: usize, ticks: usize, ends: u8, gaps: bool },
-    /// Whole episodes.
-    Episodes(Vec<usize>),
-}
-
-fn writes() -> impl Strategy<Value = Vec<Write>> {
-    let ticks = (0..2_usize, 1..9_usize, 0..120_u8, any::<bool>());
-    let write = prop_oneof![
-        3 => ticks.prop_map(|(source, ticks, ends, gaps)| Write::Ticks { source, ticks, ends, gaps }),
-        1 => vec(1..9_usize, 1..5).prop_map(Write::Episodes),
-    ];
-    vec(write, 1..12)
-}
+use crate::{
+    made::{Block, Made, Model, Source},
+    script::{Player, writes},
+};
 
 /// Everything that can be seen of the buffer is as in the model.
 fn check(replay: &Replay<Made>, model: &Model) {
@@ -72,34 +57,14 @@ proptest! {
         let path = place();
         let storage = if mapped { Storage::File(path.clone()) } else { Storage::Memory };
         let config = ReplayConfig { capacity: Capacity::Frames(capacity as u64), storage, ..ReplayConfig::default() };
-        let replay = Replay::<Made>::with_config(config).expect("a buffer");
-        let mut model = Model::new(capacity);
-        let mut sources = [Source::new(rows[0], 1), Source::new(rows[1], 2), Source::new(1, 3)];
-        let (mut serial, mut at) = (0, 0);
+        let mut player = Player::new(capacity, rows, script);
+        player.replay = Replay::with_config(config).expect("a buffer");
         for write in &writes {
-            let (source, shape) = match write {
-                Write::Ticks { source, .. } => (*source, Some(rows[*source])),
-                Write::Episodes(_) => (2, None),
-            };
-            sources[source].set_serial(serial);
-            let slots = match write {
-                Write::Episodes(lengths) => sources[source].episodes(lengths),
-                Write::Ticks { ticks, ends, gaps, .. } => sources[source].ticks(*ticks, *ends, &mut || {
-                    at += 1;
-                    let byte = script[at % script.len()];
-                    match gaps {
-                        true if byte > 230 => 255,
-                        _ => byte.min(254),
-                    }
-                }),
-            };
-            serial = sources[source].serial();
-            replay.extend(&Block::new(&slots, shape)).expect("room");
-            model.extend(&slots, shape);
-            check(&replay, &model);
+            player.play(write);
+            check(&player.replay, &player.model);
             prop_assert_eq!(path.exists(), mapped);
         }
-        drop(replay);
+        drop(player);
         prop_assert!(!path.exists());
     }
 }

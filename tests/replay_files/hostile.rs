@@ -44,7 +44,9 @@ fn block(worker: u64, ticks: usize) -> Block {
 /// A file of a ring that went round, with a sampler that has drawn and one with samples ahead.
 fn file() -> Vec<u8> {
     let replay = Replay::<Made>::new(CAPACITY).expect("a buffer");
-    (1..5).for_each(|worker| replay.extend(&block(worker, 2)).expect("room"));
+    for worker in 1..5 {
+        replay.extend(&block(worker, 2)).expect("room");
+    }
     replay.extend(&Block::new(&Source::new(1, 9).ticks(3, 0, &mut || 50), None)).expect("room");
     let mut plain = sampler(&replay);
     plain.sample().expect("frames");

@@ -4,7 +4,10 @@ use std::time::Duration;
 
 use gleaner::replay::{
     Capacity, Replay, ReplayConfig, Sample, Sampler, Storage,
-    sampler::{Sampling, Uniform},
+    sampler::{
+        Best, Consuming, Groups, Prioritized, PrioritizedSlices, Recency, Sampling, Schedule, Sequences, Share, Short,
+        Slices, SlicesWithoutReplacement, Staleness, Uniform, Weighting, WithoutReplacement,
+    },
 };
 
 use crate::{
@@ -16,7 +19,24 @@ const CAPACITY: u64 = 40;
 
 /// Every way to draw.
 fn ways() -> Vec<Sampling> {
-    vec![Uniform.into()]
+    let beta = Schedule::Linear { from: 0.4, to: 1.0, samples: 90 };
+    let prioritized = Prioritized { beta, max_priority_within_buffer: true, ..Prioritized::default() };
+    vec![
+        Uniform.into(),
+        Prioritized::default().into(),
+        prioritized.into(),
+        PrioritizedSlices { slice_len: 2, priorities: prioritized }.into(),
+        Staleness { max_staleness: None, version: None }.into(),
+        Recency::HalfLife(9.0).into(),
+        Recency::Window(11).into(),
+        WithoutReplacement::default().into(),
+        Consuming { uses: 3 }.into(),
+        Slices::of(2).into(),
+        Slices { short: Short::Whole, weighting: Weighting::Frames, ..Slices::of(3) }.into(),
+        SlicesWithoutReplacement::of(1).into(),
+        Sequences::of(2).into(),
+        Groups { column: "trajectory".into(), share: Share::Groups(1), best: Best::default() }.into(),
+    ]
 }
 
 fn config(storage: Storage) -> ReplayConfig {
@@ -56,7 +76,14 @@ fn run(
     for step in from..from + steps {
         let slots = source.ticks(2, 60, &mut || (step * 71 % 256) as u8 & 0xfe);
         replay.extend(&Block::new(&slots, Some(3))).expect("room");
-        drawn.extend(samplers.iter_mut().map(|sampler| bits(&sampler.sample().expect("frames"))));
+        for sampler in &mut *samplers {
+            let sample = sampler.sample();
+            drawn.push(sample.as_ref().map_or_else(ToString::to_string, bits));
+            let priorities = |sample: &Sample<Made>| sample.frames().iter().map(|frame| (frame % 7) as f32).collect();
+            let priorities: Vec<f32> = sample.as_ref().map(priorities).unwrap_or_default();
+            // Those that have priorities take them.
+            let _taken = sample.map(|sample| sampler.update_priorities(sample.frames(), &priorities));
+        }
     }
     drawn
 }
@@ -66,6 +93,7 @@ fn run(
 #[test]
 fn cp_01_i7_a_loaded_run_goes_on_bit_for_bit() {
     const STEPS: u64 = 30;
+    let mut samples = 0;
     for way in &ways() {
         let straight = {
             let replay = buffer();
@@ -88,11 +116,13 @@ fn cp_01_i7_a_loaded_run_goes_on_bit_for_bit() {
             assert_eq!(replay.trajectories(), stored);
             drawn.extend(run(&replay, &mut [first, second], &mut source, k, STEPS - k));
             assert_eq!(drawn, straight, "{way:?}, saved after {k}");
+            samples += drawn.iter().filter(|drawn| drawn.starts_with('[')).count();
             drop(replay);
             assert!(!mapped.exists());
             std::fs::remove_file(path).expect("saved");
         }
     }
+    assert!(samples > ways().len() * 5 * 50, "{samples} samples, the rest were errors");
 }
 
 /// The same state is the same file, and a save changes nothing.

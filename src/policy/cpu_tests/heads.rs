@@ -39,7 +39,7 @@ fn identity(head: Head) -> CpuNetwork {
     let mut weights = Weights::new();
     weights.insert("action.weight", [n, n], (0..n * n).map(|i| f32::from(i % (n + 1) == 0)).collect::<Vec<_>>());
     weights.insert("action.bias", [n], vec![0.0; n]);
-    if let Some(tensor) = head.tensor() {
+    for tensor in head.tensors() {
         weights.insert(tensor.name, tensor.shape, vec![0.0; n]);
     }
     network.load(&weights).unwrap();
@@ -97,6 +97,7 @@ fn reference(head: &Head, rows: &Rows, row: usize, masked: bool) -> (f32, f32) {
             (log_prob, -log_prob)
         }
         Head::Deterministic { .. } => (0.0, 0.0),
+        Head::Fields { .. } => unreachable!("tests/fields.rs tests them"),
         Head::Q { epsilon, .. } => {
             let epsilon = epsilon.at(rows.frames);
             (q::log_prob(params, mask, epsilon, rows.index(row)), q::entropy(params, mask, epsilon))

@@ -10,8 +10,8 @@ use crate::{
     error::Error,
     gpu::{Gpu, Kernel},
     policy::{
-        head::tanh_gaussian::log_scale,
-        plan::{Forward, Head, LogStd},
+        head::{Scratch, act, tanh_gaussian::log_scale},
+        plan::{Forward, Head, LogStd, Outcome},
     },
 };
 
@@ -35,27 +35,58 @@ pub(super) fn bindings(head: &Head) -> &'static [Binding] {
         Head::MultiBinary { .. } => &[Params, Draws, Actions, LogProbs],
         Head::Gaussian { .. } | Head::TanhGaussian { .. } => &[Params, Draws, Words, Actions, LogProbs],
         Head::Deterministic { .. } => &[Params, Words, Actions, LogProbs],
+        Head::Fields { .. } => &[],
     }
 }
 
-pub(super) fn kernel(gpu: &Gpu, head: &Head) -> Result<Kernel, Error> {
-    match head.log_std() {
+/// Whether the host acts: for an action of several fields it does with the CPU's heads, on parameters that come back
+/// from the device in any case.
+pub(super) fn on_host(head: &Head) -> bool {
+    matches!(head, Head::Fields { .. })
+}
+
+/// What the host acts with.
+pub(super) struct Host {
+    arch: pulp::Arch,
+    scratch: Scratch,
+}
+
+impl Host {
+    pub(super) fn new(head: &Head) -> Self {
+        Self { arch: pulp::Arch::new(), scratch: Scratch::new(head) }
+    }
+
+    /// Acts for all rows on the parameters in `out`, if the device did not; `free` is what the head has of its own.
+    pub(super) fn act(&mut self, head: &Head, free: &[f32], input: &Forward<'_>, out: &mut Outcome<'_>) {
+        if on_host(head) {
+            act(self.arch, head, free, input, out, &mut self.scratch);
+        }
+    }
+}
+
+/// The kernel; none where the host acts.
+pub(super) fn kernel(gpu: &Gpu, head: &Head) -> Result<Option<Kernel>, Error> {
+    if on_host(head) {
+        return Ok(None);
+    }
+    let kernel = match head.log_std() {
         Some(LogStd::Network { min, max }) => {
             let constants = [("network", 1.0), ("log_std_min", f64::from(min)), ("log_std_max", f64::from(max))];
             Kernel::new(gpu, head.name(), &constants)
         }
         _ => Kernel::new(gpu, head.name(), &[]),
-    }
+    };
+    kernel.map(Some)
 }
 
-/// Words of one row's action: bits are bytes, padded to whole words.
+/// Words of one row's action that the device gives: bits are bytes, padded to whole words.
 pub(super) fn action_words(head: &Head) -> usize {
-    head.action_bytes().div_ceil(4)
+    if on_host(head) { 0 } else { head.action_bytes().div_ceil(4) }
 }
 
 /// Words of one row's mask, a byte an action, padded to whole words.
 pub(super) fn mask_words(head: &Head) -> usize {
-    head.mask().div_ceil(4)
+    if on_host(head) { 0 } else { head.mask().div_ceil(4) }
 }
 
 /// Most words that [`words`] gives for `rows` rows.
@@ -65,7 +96,7 @@ pub(super) fn most_words(head: &Head, rows: usize) -> usize {
         Head::Gaussian { n, .. } => *n,
         Head::TanhGaussian { low, .. } => 4 * low.len(),
         Head::Deterministic { n, .. } => rows.saturating_mul(*n),
-        Head::Categorical { .. } | Head::MultiBinary { .. } | Head::Q { .. } => 0,
+        Head::Categorical { .. } | Head::MultiBinary { .. } | Head::Q { .. } | Head::Fields { .. } => 0,
     }
 }
 
@@ -87,7 +118,7 @@ pub(super) fn words(head: &Head, free: &[f32], input: &Forward<'_>, words: &mut 
             let rows = bytemuck::cast_slice_mut(words).chunks_exact_mut(*n).enumerate();
             rows.for_each(|(row, to)| noise.fill(input, row, to));
         }
-        Head::Categorical { .. } | Head::MultiBinary { .. } | Head::Q { .. } => {}
+        Head::Categorical { .. } | Head::MultiBinary { .. } | Head::Q { .. } | Head::Fields { .. } => {}
     }
 }
 
@@ -113,5 +144,6 @@ pub(super) fn uniform(head: &Head, input: &Forward<'_>, masked: bool, put: impl 
             let epsilon = epsilon.at(input.frames);
             send(QParams { rows, actions: width, exploration, mask_words, epsilon }, put);
         }
+        Head::Fields { .. } => {}
     }
 }

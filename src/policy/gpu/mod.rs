@@ -1,20 +1,37 @@
 //! A network as compute shaders: weights and recurrent states stay in device memory, all layers and the head run in
 //! one submit.
 //!
-//! What a tick costs when it has as many rows as the one before; a test counts it:
+//! What a tick costs when it has as many rows as the one before, and what new weights send; a test counts it:
 //!
-//! | network | bytes up a row | bytes down a row | dispatches | submits | operations a row |
-//! |---|---|---|---|---|---|
-//! | 4-64-64-2, critic alike | 32 | 20 | 2 | 1 | 17792 |
-//! | 4, GRU of 64, 2 and value | 40 | 20 | 4 | 1 | 26496 |
-//! | bytes 4×84×84, 3 convolutions, 64, 2 and value | 112912 | 20 | 7 | 1 | 5708160 |
+//! | network | bytes up a row | bytes down a row | dispatches | submits | operations a row | bytes of weights | as halves |
+//! |---|---|---|---|---|---|---|---|
+//! | 4-64-64-2, critic alike | 32 | 20 | 2 | 1 | 17792 | 40512 | 20512 |
+//! | 17-256-256-2, critic alike | 84 | 20 | 7 | 1 | 281088 | 571404 | 285704 |
+//! | 4, GRU of 64, 2 and value | 40 | 20 | 4 | 1 | 26496 | 55820 | 27912 |
+//! | bytes 4×84×84, 3 convolutions, 64, 2 and value | 28240 | 20 | 7 | 1 | 5708160 | 490060 | 245032 |
 //!
 //! A small network of linear layers is one dispatch (`shaders/fused.wgsl`), any other has one for each layer; the head is
-//! one more.
+//! one more. What a kernel reads, by tile of a thread:
+//!
+//! | kernel | a thread computes | loads for its products |
+//! |---|---|---|
+//! | fused, weights in workgroup or uniform memory | a row, 8 outputs at a time | 2 of 16 bytes for 8 (1 of halves); matrices in private memory |
+//! | linear | 4 rows × 4 outputs | 1 of 16 bytes and 4 of 4 bytes for 16 (8 bytes of halves) |
+//! | convolution | 4 filters × 4 places | 8 of 4 bytes for 16 (pixels of a byte: 4 share a word) |
+//! | GRU, LSTM | a unit of 4 rows | 7 and 8 of 4 bytes for 12 and 16 |
+//! | layer norm | a workgroup a row | sums by subgroups where the adapter has them, else in workgroup memory |
+//!
+//! Images of bytes are sent as bytes, rows padded to whole words, and become numbers in the first convolution. Weights
+//! are floats, or halves if [`GpuConfig::half`](crate::gpu::GpuConfig::half) asks for them; arithmetic is in floats.
+//! Which of the forms runs follows from facts of the adapter, never from a measurement: see [`Form`],
+//! [`GpuConfig::weights`](crate::gpu::GpuConfig::weights) and [`GpuConfig::subgroups`](crate::gpu::GpuConfig::subgroups).
+//! It is logged when a network is opened.
 
 mod check;
 mod fused;
+mod half;
 mod head;
+mod inputs;
 mod memory;
 mod pack;
 mod params;
@@ -28,6 +45,7 @@ use bytemuck::{cast_slice, cast_slice_mut};
 
 use self::{
     fused::Fused,
+    inputs::Inputs,
     memory::DeviceStates,
     pack::Packed,
     rows::{RowBuffers, uniform_stride},
@@ -44,6 +62,7 @@ use crate::{
     gpu::{Gpu, Kernel, Readback, Upload},
 };
 
+pub use fused::Form;
 #[doc(hidden)]
 pub use params::{Layout, layouts};
 
@@ -51,12 +70,15 @@ pub use params::{Layout, layouts};
 pub struct GpuNetwork {
     gpu: Arc<Gpu>,
     plan: Plan,
+    inputs: Inputs,
     fused: Option<Fused>,
     stages: Vec<Stage>,
-    head: Kernel,
+    /// None where the host acts, with what it needs for that.
+    head: Option<Kernel>,
+    host: head::Host,
     weights: DeviceWeights,
     states: DeviceStates,
-    /// The tensor `log_std`, if there is one.
+    /// What the head has of its own.
     log_std: Vec<f32>,
     rows: Option<RowBuffers>,
     packed: Packed,
@@ -73,20 +95,26 @@ impl GpuNetwork {
     /// [`Error::Network`] if the plan contradicts itself; [`Error::Gpu`] if the adapter cannot hold the weights.
     pub fn new(gpu: Arc<Gpu>, plan: Plan) -> Result<Self, Error> {
         plan.check()?;
-        let fused = Fused::of(&gpu, &plan);
+        let (fused, inputs) = (Fused::of(&gpu, &plan), Inputs::of(&plan));
         let stages = match &fused {
             Some(fused) => vec![Stage::fused(&gpu, fused)?],
-            None => Stage::all(&gpu, &plan)?,
+            None => Stage::all(&gpu, &plan, &inputs)?,
         };
         let head = head::kernel(&gpu, &plan.head)?;
-        let weights = DeviceWeights::new(&gpu, &plan, fused.is_some())?;
+        let host = head::Host::new(&plan.head);
+        let weights = DeviceWeights::new(&gpu, &plan, fused.as_ref())?;
         let states = DeviceStates::new(&gpu, plan.state(), plan.head.state())?;
+        let form = fused.as_ref().map_or(Form::Layers, |fused| fused.form);
+        let (adapter, half, subgroups) = (gpu.adapter(), gpu.config().half, gpu.subgroups());
+        tracing::info!(%adapter, %form, half, subgroups, "network on a GPU");
         Ok(Self {
             gpu,
             plan,
+            inputs,
             fused,
             stages,
             head,
+            host,
             weights,
             states,
             log_std: Vec::new(),
@@ -103,20 +131,25 @@ impl GpuNetwork {
         &self.gpu
     }
 
+    /// How its layers run: by the adapter's kind and limits and [`GpuConfig::weights`](crate::gpu::GpuConfig::weights).
+    pub fn form(&self) -> Form {
+        self.fused.as_ref().map_or(Form::Layers, |fused| fused.form)
+    }
+
     /// Rows it has memory for; 0 before the first forward.
     pub fn capacity(&self) -> usize {
         self.rows.as_ref().map_or(0, |rows| rows.capacity)
     }
 
     fn reserve(&mut self, rows: usize, places: usize) -> Result<(), Error> {
-        let Self { gpu, plan, stages, head, weights, states, .. } = self;
+        let Self { gpu, plan, inputs, stages, head, weights, states, .. } = self;
         let moved = states.reserve(gpu, places)?;
         let capacity = self.rows.as_ref().map_or(0, |rows| rows.capacity);
         if rows > capacity || (moved && capacity > 0) {
             // The smaller ones go first: both need not fit.
             (self.rows, self.uniforms) = (None, Vec::new());
-            let mut buffers = RowBuffers::new(gpu, plan, stages.len() + 1, rows.max(capacity))?;
-            buffers.bind(gpu, plan, (stages, head), weights, states)?;
+            let mut buffers = RowBuffers::new(gpu, (plan, inputs), stages.len() + 1, rows.max(capacity))?;
+            buffers.bind(gpu, plan, (stages, head.as_ref()), weights, states)?;
             self.rows = Some(buffers);
         }
         Ok(())
@@ -141,7 +174,8 @@ impl GpuNetwork {
         let mut pass = encoder.begin_compute_pass(&Default::default());
         // The head's thread takes a row.
         let stages = self.stages.iter().map(|stage| (&stage.kernel, stage.items(rows)));
-        for ((kernel, items), bindings) in stages.chain([(&self.head, rows as u64)]).zip(&buffers.bindings) {
+        let head = self.head.iter().map(|head| (head, rows as u64));
+        for ((kernel, items), bindings) in stages.chain(head).zip(&buffers.bindings) {
             kernel.dispatch(&mut pass, bindings, items)?;
         }
         drop(pass);
@@ -159,7 +193,7 @@ impl Network for GpuNetwork {
         self.gpu.check()?;
         weights.check(&self.plan.tensors())?;
         self.weights.load(&self.gpu, (&self.plan, self.fused.as_ref()), weights)?;
-        self.log_std = weights.get("log_std").map_or(Vec::new(), |tensor| tensor.data.clone());
+        self.log_std = self.plan.head.free_of(weights);
         Ok(())
     }
 
@@ -176,11 +210,11 @@ impl Network for GpuNetwork {
         self.reserve(rows, input.memory.map_or(0, |memory| memory.needed()))?;
         self.packed.pack((&self.plan, &self.stages), &self.log_std, input, uniform_stride(&self.gpu) as usize);
         let Some(buffers) = &self.rows else { return Ok(()) };
-        let Packed { uniforms, draws, masks, memory, words } = &self.packed;
+        let Packed { uniforms, inputs, draws, masks, memory, words } = &mut self.packed;
+        let inputs = self.inputs.pack(input.inputs, inputs);
         let held = std::mem::take(&mut self.uniforms);
-        let uniforms = if held == *uniforms { &[][..] } else { uniforms };
-        let parts: [&[u8]; 6] =
-            [uniforms, cast_slice(input.inputs), cast_slice(draws), masks, cast_slice(memory), cast_slice(words)];
+        let uniforms = if held == *uniforms { &[][..] } else { &uniforms[..] };
+        let parts: [&[u8]; 6] = [uniforms, inputs, cast_slice(draws), masks, cast_slice(memory), cast_slice(words)];
         let devices =
             [&buffers.uniforms, &buffers.inputs, &buffers.draws, &buffers.masks, &buffers.memory, &buffers.words];
         let sent: [_; 6] = std::array::from_fn(|i| (parts[i].len() as u64, devices[i]));
@@ -188,13 +222,14 @@ impl Network for GpuNetwork {
         let brought = [
             (words(out.params.len()), &buffers.params),
             (words(rows * head::action_words(&self.plan.head)), &buffers.actions),
-            (words(out.log_probs.len()), &buffers.log_probs),
+            (words(if self.head.is_some() { rows } else { 0 }), &buffers.log_probs),
             (words(if self.plan.value { rows } else { 0 }), &buffers.value),
         ];
         let from = self.upload.fill(&self.gpu, "policy upload", &parts)?;
         let to = self.readback.reserve(&self.gpu, "policy readback", brought.iter().map(|(size, _)| size).sum())?;
         let commands = self.record(buffers, rows, &from, &sent, &to, &brought)?;
-        self.gpu.run(commands, self.stages.len() as u64 + 1, &mut [&mut self.upload], Some(&mut self.readback))?;
+        let dispatches = (self.stages.len() + self.head.iter().count()) as u64;
+        self.gpu.run(commands, dispatches, &mut [&mut self.upload], Some(&mut self.readback))?;
         self.uniforms = held;
         self.uniforms.clone_from(&self.packed.uniforms);
         out.values.fill(0.0);
@@ -208,6 +243,7 @@ impl Network for GpuNetwork {
                 at += size;
             }
         })?;
+        self.host.act(&self.plan.head, &self.log_std, input, out);
         self.plan.head.entropies(&self.log_std, input, out);
         Ok(())
     }

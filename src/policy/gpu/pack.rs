@@ -13,6 +13,8 @@ use crate::policy::plan::{Forward, Head, Plan};
 pub(super) struct Packed {
     /// A uniform a stage, the head's last, each `stride` bytes from the next.
     pub(super) uniforms: Vec<u8>,
+    /// Observations, if some of their columns are sent as bytes.
+    pub(super) inputs: Vec<u32>,
     /// Key, episode and step of a row.
     pub(super) draws: Vec<[u32; 4]>,
     /// A byte an action, rows padded to whole words; empty if every action is legal.
@@ -24,7 +26,7 @@ pub(super) struct Packed {
 }
 
 impl Packed {
-    /// `free` is the tensor `log_std`, if there is one.
+    /// `free` holds what the head has of its own.
     pub(super) fn pack(&mut self, (plan, stages): (&Plan, &[Stage]), free: &[f32], input: &Forward<'_>, stride: usize) {
         let rows = input.keys.len();
         self.draws.clear();
@@ -33,7 +35,8 @@ impl Packed {
             let step: &crate::components::EpisodeStep = step;
             [key.0[0], key.0[1], episode.0, step.0]
         };
-        self.draws.extend(input.keys.iter().zip(counters).map(draw));
+        let drawing = if head::on_host(&plan.head) { 0 } else { rows };
+        self.draws.extend(input.keys.iter().zip(counters).map(draw).take(drawing));
         self.pack_masks(&plan.head, input, rows);
         self.memory.clear();
         if let Some(memory) = input.memory.filter(|_| plan.state() > 0) {
@@ -47,7 +50,7 @@ impl Packed {
     fn pack_masks(&mut self, head: &Head, input: &Forward<'_>, rows: usize) {
         self.masks.clear();
         let width = input.masks.width().min(head.mask());
-        if width == 0 {
+        if width == 0 || head::on_host(head) {
             return;
         }
         let stride = mask_words(head) * 4;

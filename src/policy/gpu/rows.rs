@@ -2,6 +2,7 @@
 
 use super::{
     head::{self, Binding, action_words, mask_words},
+    inputs::Inputs,
     memory::DeviceStates,
     params::PARAMS_SIZE,
     stage::{Bound, Stage},
@@ -39,7 +40,12 @@ pub(super) fn uniform_stride(gpu: &Gpu) -> u64 {
 
 impl RowBuffers {
     /// Memory for `capacity` rows and the uniforms of so many stages, the head's among them.
-    pub(super) fn new(gpu: &Gpu, plan: &Plan, stages: usize, capacity: usize) -> Result<Self, Error> {
+    pub(super) fn new(
+        gpu: &Gpu,
+        (plan, inputs): (&Plan, &Inputs),
+        stages: usize,
+        capacity: usize,
+    ) -> Result<Self, Error> {
         let storage = |label: &str, words: usize| {
             use wgpu::BufferUsages as Usage;
             let usage = Usage::STORAGE | Usage::COPY_DST | Usage::COPY_SRC;
@@ -52,7 +58,7 @@ impl RowBuffers {
         Ok(Self {
             capacity,
             uniforms: gpu.buffer("uniforms", uniforms, wgpu::BufferUsages::UNIFORM | wgpu::BufferUsages::COPY_DST)?,
-            inputs: storage("inputs", plan.inputs)?,
+            inputs: storage("inputs", inputs.words())?,
             draws: storage("draws", 4)?,
             masks: storage("masks", mask_words(&plan.head))?,
             memory: storage("memory", if plan.state() > 0 { 2 } else { 0 })?,
@@ -75,7 +81,7 @@ impl RowBuffers {
         &mut self,
         gpu: &Gpu,
         plan: &Plan,
-        (stages, head): (&[Stage], &Kernel),
+        (stages, head): (&[Stage], Option<&Kernel>),
         weights: &DeviceWeights,
         states: &DeviceStates,
     ) -> Result<(), Error> {
@@ -109,7 +115,9 @@ impl RowBuffers {
         };
         let uniform = std::iter::once(uniform(stages.len()));
         let buffers: Vec<_> = uniform.chain(head::bindings(&plan.head).iter().map(buffer)).collect();
-        bindings.push(head.bind(gpu, &buffers)?);
+        if let Some(head) = head {
+            bindings.push(head.bind(gpu, &buffers)?);
+        }
         self.bindings = bindings;
         Ok(())
     }

@@ -3,7 +3,8 @@
 use bytemuck::{Pod, bytes_of};
 
 use super::{
-    fused::Fused,
+    fused::{Form, Fused},
+    inputs::Inputs,
     params::{Conv2dParams, CopyParams, EmbeddingParams, LayerNormParams, LinearParams, PARAMS_SIZE, RecurrentParams},
 };
 use crate::{
@@ -46,32 +47,48 @@ struct Tile {
 struct Entry<'a> {
     shader: &'a str,
     uniform: [u8; PARAMS_SIZE as usize],
-    activation: Option<Activation>,
+    /// Values of the shader's `override` constants.
+    constants: Vec<(&'a str, f64)>,
     tile: Tile,
 }
+
+/// What takes the place of shaders that are imported: on an adapter with subgroups, and for weights as halves.
+const SUBGROUPS: (&str, &str) = ("shared/reduce", "shared/reduce_subgroup");
+const HALVES: (&str, &str) = ("shared/fours", "shared/fours_half");
 
 impl Stage {
     /// The one stage of a network that fits into it.
     pub(super) fn fused(gpu: &Gpu, fused: &Fused) -> Result<Self, Error> {
-        let kernel = Kernel::new(gpu, "fused", &[("activation", constant(fused.activation))])?;
+        let mut constants = vec![("activation", constant(fused.activation)), half(gpu)];
+        let mut swaps = &[][..];
+        if fused.form == Form::Workgroup {
+            constants.push(("fours", fused.fours as f64));
+            swaps = &[("shared/network_uniform", "shared/network_workgroup")];
+        }
+        let kernel = Kernel::with_imports(gpu, "fused", swaps, &constants)?;
         let [from, params, value] = [Place::Input, Place::Params, Place::Value].map(Bound::Place);
         let buffers = vec![Bound::Network, from, params, value];
         Ok(Self { kernel, uniform: padded(&fused.params), buffers, tile: Tile { rows: 1, threads: 1 } })
     }
 
     /// The stages of the plan's operations, one each; stages that run the same kernel share it.
-    pub(super) fn all(gpu: &Gpu, plan: &Plan) -> Result<Vec<Self>, Error> {
-        let mut kernels: Vec<(&str, Option<Activation>, Kernel)> = Vec::new();
+    pub(super) fn all(gpu: &Gpu, plan: &Plan, inputs: &Inputs) -> Result<Vec<Self>, Error> {
+        let mut swaps = Vec::new();
+        swaps.extend(gpu.subgroups().then_some(SUBGROUPS));
+        swaps.extend(gpu.config().half.then_some(HALVES));
+        let mut kernels: Vec<(&str, Vec<(&str, f64)>, Kernel)> = Vec::new();
         let mut stages = Vec::new();
         for operation in &plan.layers {
-            let Entry { shader, uniform, activation, tile } = entry(plan, operation);
-            let known = kernels.iter().find(|(name, fused, _)| (*name, *fused) == (shader, activation));
+            let Entry { shader, uniform, mut constants, tile } = entry(plan, inputs, operation);
+            if !operation.tensors().is_empty() {
+                constants.push(half(gpu));
+            }
+            let known = kernels.iter().find(|(name, own, _)| *name == shader && *own == constants);
             let kernel = match known {
                 Some((.., kernel)) => kernel.clone(),
                 None => {
-                    let constants = activation.map(|activation| ("activation", constant(activation)));
-                    let kernel = Kernel::new(gpu, shader, constants.as_slice())?;
-                    kernels.push((shader, activation, kernel.clone()));
+                    let kernel = Kernel::with_imports(gpu, shader, &swaps, &constants)?;
+                    kernels.push((shader, constants, kernel.clone()));
                     kernel
                 }
             };
@@ -87,13 +104,17 @@ impl Stage {
 }
 
 /// The table.
-fn entry<'a>(plan: &Plan, operation: &Operation) -> Entry<'a> {
+fn entry<'a>(plan: &Plan, observation: &Inputs, operation: &Operation) -> Entry<'a> {
     let word = |x: usize| x as u32;
     let (inputs, outputs) = (operation.inputs, operation.outputs);
-    let (rows, start, stride) = (0, word(operation.start), word(plan.width(operation.from).unwrap_or(0)));
-    let layer = |shader, uniform, activation, tile: (usize, usize)| {
-        let tile = Tile { rows: tile.0, threads: tile.1 };
-        Entry { shader, uniform, activation, tile }
+    let (start, stride) = match operation.from {
+        Place::Input => (observation.word(operation.start), observation.words()),
+        from => (operation.start, plan.width(from).unwrap_or(0)),
+    };
+    let (rows, start, stride) = (0, word(start), word(stride));
+    let layer = |shader, uniform, activation: Option<Activation>, tile: (usize, usize)| {
+        let constants = activation.map(|activation| ("activation", constant(activation))).into_iter().collect();
+        Entry { shader, uniform, constants, tile: Tile { rows: tile.0, threads: tile.1 } }
     };
     let recurrent = |shader, state| {
         let (inputs, outputs, state, width) = (word(inputs), word(outputs), word(state), word(plan.state()));
@@ -114,7 +135,10 @@ fn entry<'a>(plan: &Plan, operation: &Operation) -> Entry<'a> {
         Kind::Conv2d(conv) => {
             let params = conv2d(&conv, start, stride);
             let tiles = conv.output[0].div_ceil(4) * conv.places().div_ceil(4);
-            layer("conv2d", padded(&params), Some(conv.activation), (1, tiles))
+            let mut entry = layer("conv2d", padded(&params), Some(conv.activation), (1, tiles));
+            let bytes = operation.from == Place::Input && observation.is_bytes(operation.start);
+            entry.constants.push(("bytes", f64::from(u8::from(bytes))));
+            entry
         }
         Kind::Embedding { entries } => {
             let params = EmbeddingParams { rows, start, stride, outputs: word(outputs), entries: word(entries) };
@@ -165,6 +189,11 @@ fn padded(params: &impl Pod) -> [u8; PARAMS_SIZE as usize] {
     let mut bytes = [0; PARAMS_SIZE as usize];
     bytes[..size_of_val(params)].copy_from_slice(bytes_of(params));
     bytes
+}
+
+/// The value of `half` in `shaders/shared/weights.wgsl`.
+fn half(gpu: &Gpu) -> (&'static str, f64) {
+    ("half", f64::from(u8::from(gpu.config().half)))
 }
 
 /// The value of `activation` in `shaders/shared/activation.wgsl`.

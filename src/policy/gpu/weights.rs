@@ -1,41 +1,76 @@
-//! Weights in device memory: one buffer, a tensor at each aligned offset; of a fused network a second one.
+//! Weights in device memory: one buffer, a tensor at each aligned offset; or one buffer as the fused kernel reads it.
 
-use std::ops::Range;
+use std::{borrow::Cow, ops::Range};
 
-use super::fused::{Fused, NETWORK_SIZE};
+use super::{
+    fused::{Form, Fused, NETWORK_SIZE},
+    half,
+};
 use crate::{
     components::Weights,
     error::Error,
     gpu::{Gpu, Upload},
-    policy::plan::Plan,
+    policy::plan::{Kind, Operation, Plan},
 };
 
 pub(super) struct DeviceWeights {
+    /// All weights of a fused network, else the tensors.
     buffer: wgpu::Buffer,
-    tensors: Vec<(String, Range<u64>)>,
-    /// All weights once more, as the fused kernel reads them; a word without one.
-    network: wgpu::Buffer,
+    /// Empty for a fused network.
+    tensors: Vec<Part>,
     upload: Upload,
     /// Whether a whole set has arrived.
     loaded: bool,
 }
 
-impl DeviceWeights {
-    pub(super) fn new(gpu: &Gpu, plan: &Plan, fused: bool) -> Result<Self, Error> {
-        let alignment = u64::from(gpu.limits().min_storage_buffer_offset_alignment).max(4);
-        let (mut tensors, mut end) = (Vec::new(), 0);
-        for spec in plan.tensors() {
-            let size = (spec.shape.iter().product::<usize>() * 4).max(4) as u64;
-            gpu.check_size(&spec.name, size, wgpu::BufferUsages::STORAGE)?;
-            tensors.push((spec.name, end..end + size));
-            end = (end + size).next_multiple_of(alignment);
+/// A tensor in the buffer.
+struct Part {
+    name: String,
+    range: Range<u64>,
+    /// Of the weight of a linear layer its inputs: it lies by inputs, outputs padded to whole quadruples.
+    inputs: Option<usize>,
+}
+
+impl Part {
+    /// What is sent.
+    fn bytes<'a>(&self, weights: &'a Weights, half: bool) -> Result<Cow<'a, [u8]>, Error> {
+        let data = weights.get(&self.name).map_or(&[][..], |tensor| &tensor.data);
+        if half {
+            half::check(&self.name, data)?;
         }
-        // Bound part by part, so the whole may be larger than a binding.
-        let usage = wgpu::BufferUsages::STORAGE | wgpu::BufferUsages::COPY_DST;
-        let buffer = gpu.create_buffer("weights", end, usage, false)?;
-        let usage = wgpu::BufferUsages::UNIFORM | wgpu::BufferUsages::COPY_DST;
-        let network = gpu.buffer("fused weights", if fused { NETWORK_SIZE } else { 0 }, usage)?;
-        Ok(Self { buffer, tensors, network, upload: Upload::default(), loaded: false })
+        let turned = self.inputs.map(|inputs| by_inputs(data, inputs));
+        Ok(match turned {
+            Some(turned) if half => half::pack(&turned).into(),
+            Some(turned) => bytemuck::cast_slice(&turned).to_vec().into(),
+            None if half => half::pack(data).into(),
+            None => bytemuck::cast_slice(data).into(),
+        })
+    }
+}
+
+impl DeviceWeights {
+    pub(super) fn new(gpu: &Gpu, plan: &Plan, fused: Option<&Fused>) -> Result<Self, Error> {
+        use wgpu::BufferUsages as Usage;
+        let (mut tensors, mut end) = (Vec::new(), 0);
+        if fused.is_none() {
+            let alignment = u64::from(gpu.limits().min_storage_buffer_offset_alignment).max(16);
+            for (operation, (part, shape)) in parts(plan) {
+                let name = format!("{}.{part}", operation.name);
+                let inputs =
+                    (matches!(operation.kind, Kind::Linear { .. }) && part == "weight").then_some(operation.inputs);
+                let size = size(&shape, inputs, gpu.config().half);
+                gpu.check_size(&name, size, Usage::STORAGE)?;
+                tensors.push(Part { name, range: end..end + size, inputs });
+                end = (end + size).next_multiple_of(alignment);
+            }
+        }
+        let buffer = match fused.map(|fused| fused.form) {
+            // Bound part by part, so the whole may be larger than a binding.
+            None => gpu.create_buffer("weights", end, Usage::STORAGE | Usage::COPY_DST, false)?,
+            Some(Form::Uniform) => gpu.buffer("fused weights", NETWORK_SIZE, Usage::UNIFORM | Usage::COPY_DST)?,
+            Some(_) => gpu.buffer("fused weights", NETWORK_SIZE, Usage::STORAGE | Usage::COPY_DST)?,
+        };
+        Ok(Self { buffer, tensors, upload: Upload::default(), loaded: false })
     }
 
     /// Copies a checked set over the old one. The caller has waited for every forward, so no kernel reads meanwhile.
@@ -45,19 +80,21 @@ impl DeviceWeights {
         (plan, fused): (&Plan, Option<&Fused>),
         weights: &Weights,
     ) -> Result<(), Error> {
-        let data = |name: &str| weights.get(name).map_or(&[][..], |tensor| &tensor.data);
-        let mut parts: Vec<&[u8]> = self.tensors.iter().map(|(name, _)| bytemuck::cast_slice(data(name))).collect();
-        let network = fused.map(|fused| fused.pack(plan, weights));
-        parts.extend(network.as_deref());
-        let from = self.upload.fill(gpu, "weights upload", &parts)?;
+        let half = gpu.config().half;
+        let parts: Vec<Cow<'_, [u8]>> = match fused {
+            Some(fused) => vec![fused.pack(plan, weights)?.into()],
+            None => self.tensors.iter().map(|part| part.bytes(weights, half)).collect::<Result<_, _>>()?,
+        };
+        let slices: Vec<&[u8]> = parts.iter().map(|part| &part[..]).collect();
+        let from = self.upload.fill(gpu, "weights upload", &slices)?;
         self.loaded = false;
         let mut encoder = gpu.device().create_command_encoder(&Default::default());
         let mut at = 0;
-        let tensors = self.tensors.iter().map(|(_, range)| (&self.buffer, range.start));
-        for ((to, start), part) in tensors.chain([(&self.network, 0)]).zip(&parts) {
+        let starts = self.tensors.iter().map(|part| part.range.start).chain(fused.map(|_| 0));
+        for (start, part) in starts.zip(&parts) {
             let size = part.len() as u64;
             if size > 0 {
-                encoder.copy_buffer_to_buffer(&from, at, to, start, size);
+                encoder.copy_buffer_to_buffer(&from, at, &self.buffer, start, size);
                 at += size;
             }
         }
@@ -70,15 +107,69 @@ impl DeviceWeights {
         self.loaded
     }
 
+    /// All weights of a fused network.
     pub(super) fn network(&self) -> &wgpu::Buffer {
-        &self.network
+        &self.buffer
     }
 
     /// The binding of the tensor called `name`, which is one of the plan's.
     pub(super) fn binding(&self, name: &str) -> Result<wgpu::BufferBinding<'_>, Error> {
-        let found = self.tensors.iter().find(|(own, _)| own == name);
-        let (_, range) = found.ok_or_else(|| Error::Tensor { name: name.into(), problem: "not in the plan".into() })?;
+        let found = self.tensors.iter().find(|part| part.name == name);
+        let Part { range, .. } =
+            found.ok_or_else(|| Error::Tensor { name: name.into(), problem: "not in the plan".into() })?;
         let size = wgpu::BufferSize::new(range.end - range.start);
         Ok(wgpu::BufferBinding { buffer: &self.buffer, offset: range.start, size })
+    }
+}
+
+/// Operations with their tensors, a pair a tensor.
+fn parts(plan: &Plan) -> impl Iterator<Item = (&Operation, (&'static str, Vec<usize>))> {
+    plan.layers.iter().flat_map(|operation| operation.tensors().into_iter().map(move |part| (operation, part)))
+}
+
+/// Bytes of a tensor: whole quadruples of words, at least one.
+fn size(shape: &[usize], inputs: Option<usize>, half: bool) -> u64 {
+    let outputs = shape.first().map_or(1, |outputs| outputs.next_multiple_of(4));
+    let elements = inputs.map_or(shape.iter().product(), |inputs| inputs.saturating_mul(outputs)) as u64;
+    elements.saturating_mul(if half { 2 } else { 4 }).max(1).next_multiple_of(16)
+}
+
+/// A matrix `[outputs, inputs]` as `[inputs, outputs]`, outputs padded with zeros to whole quadruples.
+fn by_inputs(data: &[f32], inputs: usize) -> Vec<f32> {
+    /// Outputs that are written together: a cache line of them.
+    const LINE: usize = 16;
+    let padded = (data.len() / inputs).next_multiple_of(4);
+    let mut turned = vec![0.0; inputs * padded];
+    for (block, rows) in data.chunks(inputs * LINE).enumerate() {
+        for (k, to) in turned.chunks_exact_mut(padded).enumerate() {
+            let column = rows.iter().skip(k).step_by(inputs);
+            to[block * LINE..].iter_mut().zip(column).for_each(|(to, x)| *to = *x);
+        }
+    }
+    turned
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_matrix_is_turned_and_padded() {
+        assert_eq!(by_inputs(&[1.0, 2.0, 3.0, 4.0, 5.0, 6.0], 2), [1.0, 3.0, 5.0, 0.0, 2.0, 4.0, 6.0, 0.0]);
+        let (inputs, outputs) = (5, 38);
+        let data: Vec<f32> = (0..inputs * outputs).map(|i| i as f32).collect();
+        let turned = by_inputs(&data, inputs);
+        assert_eq!(turned.len(), inputs * 40);
+        for (o, k) in (0..outputs).flat_map(|o| (0..inputs).map(move |k| (o, k))) {
+            assert_eq!(turned[k * 40 + o], data[o * inputs + k]);
+        }
+    }
+
+    #[test]
+    fn sizes_are_whole_quadruples() {
+        let sizes = |shape: &[usize], inputs| [false, true].map(|half| size(shape, inputs, half));
+        assert_eq!(sizes(&[3, 5], None), [64, 32]);
+        assert_eq!(sizes(&[3, 5], Some(5)), [80, 48]);
+        assert_eq!(sizes(&[0], None), [16, 16]);
     }
 }

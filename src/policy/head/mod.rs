@@ -6,6 +6,7 @@
 
 pub mod categorical;
 pub mod deterministic;
+pub mod fields;
 pub mod gaussian;
 mod lanes;
 pub mod multi_binary;
@@ -22,7 +23,11 @@ use self::{
     lanes::{All, LANES},
 };
 use super::plan::{Exploration, Forward, Outcome};
-use crate::{components::TensorSpec, error::Error, seed::DRAWS_PER_FRAME};
+use crate::{
+    components::{TensorSpec, Weights},
+    error::Error,
+    seed::DRAWS_PER_FRAME,
+};
 
 /// Most elements of an action: a draw gives two words, and a frame has [`DRAWS_PER_FRAME`].
 pub const MAX_ELEMENTS: usize = 2 * DRAWS_PER_FRAME as usize;
@@ -75,6 +80,11 @@ pub enum Head {
         /// Epsilon.
         epsilon: Annealed,
     },
+    /// A head for each field of an action that is a struct, in its order. None of them has a state or fields itself.
+    Fields {
+        /// Names of the fields, and their heads.
+        heads: Vec<(String, Head)>,
+    },
 }
 
 impl Head {
@@ -88,6 +98,7 @@ impl Head {
             Self::TanhGaussian { .. } => "tanh_gaussian",
             Self::Deterministic { .. } => "deterministic",
             Self::Q { .. } => "q",
+            Self::Fields { .. } => "fields",
         }
     }
 
@@ -98,12 +109,17 @@ impl Head {
             Self::MultiDiscrete { n } => n.len(),
             Self::MultiBinary { n } | Self::Gaussian { n, .. } | Self::Deterministic { n, .. } => *n,
             Self::TanhGaussian { low, .. } => low.len(),
+            Self::Fields { heads } => sum(heads, Self::elements),
         }
     }
 
     /// Bytes of one action.
     pub fn action_bytes(&self) -> usize {
-        if let Self::MultiBinary { n } = self { *n } else { 4 * self.elements() }
+        match self {
+            Self::MultiBinary { n } => *n,
+            Self::Fields { heads } => sum(heads, Self::action_bytes),
+            _ => 4 * self.elements(),
+        }
     }
 
     /// Floats of one row's parameters: what the last linear layer gives.
@@ -113,6 +129,7 @@ impl Head {
             Self::MultiDiscrete { n } => n.iter().sum(),
             Self::MultiBinary { n } | Self::Deterministic { n, .. } => *n,
             Self::Gaussian { log_std, .. } | Self::TanhGaussian { log_std, .. } => log_std.params(self.elements()),
+            Self::Fields { heads } => sum(heads, Self::params),
         }
     }
 
@@ -120,6 +137,7 @@ impl Head {
     pub fn mask(&self) -> usize {
         match self {
             Self::Categorical { .. } | Self::MultiDiscrete { .. } | Self::Q { .. } => self.params(),
+            Self::Fields { heads } => sum(heads, Self::mask),
             _ => 0,
         }
     }
@@ -140,10 +158,38 @@ impl Head {
         }
     }
 
-    /// The tensor that it has of its own.
-    pub fn tensor(&self) -> Option<TensorSpec> {
-        let free = matches!(self.log_std(), Some(LogStd::Free(_)));
-        free.then(|| TensorSpec { name: "log_std".into(), shape: vec![self.elements()] })
+    /// Free logarithms of standard deviations.
+    pub(super) fn free(&self) -> usize {
+        match self {
+            Self::Fields { heads } => sum(heads, Self::free),
+            _ if matches!(self.log_std(), Some(LogStd::Free(_))) => self.elements(),
+            _ => 0,
+        }
+    }
+
+    /// The tensors that it has of its own: `log_std`, or of a field `log_std.NAME`. Each comes with what it starts from.
+    pub(super) fn free_tensors(&self) -> Vec<(TensorSpec, f32)> {
+        let one = |head: &Self, name: String| match head.log_std() {
+            Some(LogStd::Free(start)) => Some((TensorSpec { name, shape: vec![head.elements()] }, start)),
+            _ => None,
+        };
+        match self {
+            Self::Fields { heads } => {
+                heads.iter().filter_map(|(name, head)| one(head, format!("log_std.{name}"))).collect()
+            }
+            head => one(head, "log_std".into()).into_iter().collect(),
+        }
+    }
+
+    /// The tensors that it has of its own.
+    pub fn tensors(&self) -> Vec<TensorSpec> {
+        self.free_tensors().into_iter().map(|(tensor, _)| tensor).collect()
+    }
+
+    /// What they hold, one behind the other.
+    pub(super) fn free_of(&self, weights: &Weights) -> Vec<f32> {
+        let data = |tensor: TensorSpec| weights.get(&tensor.name).map_or(Vec::new(), |own| own.data.clone());
+        self.tensors().into_iter().flat_map(data).collect()
     }
 
     /// Whether actions can be chosen in this way. Errors: [`Error::Config`] for [`Exploration::Mean`] where there is none
@@ -151,6 +197,7 @@ impl Head {
     pub fn check(&self, exploration: Exploration) -> Result<(), Error> {
         let reason = match self {
             _ if exploration != Exploration::Mean => return Ok(()),
+            Self::Fields { heads } => return heads.iter().try_for_each(|(_, head)| head.check(exploration)),
             Self::Gaussian { .. } | Self::Deterministic { .. } => return Ok(()),
             Self::TanhGaussian { .. } => "a squashed Gaussian's mean has no closed form",
             _ => "discrete actions have no mean",
@@ -161,6 +208,10 @@ impl Head {
     /// Writes the entropy in nats of each row's distribution. A squashed Gaussian's has no closed form: there it is the
     /// negative log-probability of the action taken, of which the entropy is the mean.
     pub(super) fn entropies(&self, free: &[f32], input: &Forward<'_>, out: &mut Outcome<'_>) {
+        // Their sums are made with the actions.
+        if let Self::Fields { .. } = self {
+            return;
+        }
         let width = self.params();
         let rows = out.params.chunks_exact(width.max(1)).zip(&*out.log_probs).enumerate();
         for (entropy, (row, (params, log_prob))) in out.entropies.iter_mut().zip(rows) {
@@ -171,11 +222,15 @@ impl Head {
                 Self::MultiBinary { .. } => multi_binary::entropy(params),
                 Self::Gaussian { n, log_std } => gaussian::entropy((0..*n).map(|i| log_std.of(free, params, *n, i))),
                 Self::TanhGaussian { .. } => -log_prob,
-                Self::Deterministic { .. } => 0.0,
+                Self::Deterministic { .. } | Self::Fields { .. } => 0.0,
                 Self::Q { epsilon, .. } => q::entropy(params, mask, epsilon.at(input.frames)),
             };
         }
     }
+}
+
+fn sum(heads: &[(String, Head)], of: impl Fn(&Head) -> usize) -> usize {
+    heads.iter().map(|(_, head)| of(head)).sum()
 }
 
 /// Memory that a head needs between calls.
@@ -185,6 +240,9 @@ pub(super) struct Scratch {
     lanes: Vec<[f32; LANES]>,
     /// Noise of a row.
     noise: Vec<f32>,
+    /// Of the heads of the fields, and what they act on.
+    fields: Vec<Scratch>,
+    columns: fields::Columns,
 }
 
 impl Scratch {
@@ -195,11 +253,17 @@ impl Scratch {
             Head::Deterministic { n, .. } => (0, *n),
             _ => (0, 0),
         };
-        Self { lanes: vec![[0.0; LANES]; lanes], noise: vec![0.0; noise] }
+        let fields = if let Head::Fields { heads } = head { &heads[..] } else { &[] };
+        Self {
+            lanes: vec![[0.0; LANES]; lanes],
+            noise: vec![0.0; noise],
+            fields: fields.iter().map(|(_, head)| Self::new(head)).collect(),
+            columns: fields::Columns::default(),
+        }
     }
 }
 
-/// Writes actions and log-probabilities of all rows from `out.params`; `free` is the tensor `log_std`, if there is one.
+/// Writes actions and log-probabilities of all rows from `out.params`; `free` holds what [`Head::free_of`] gives.
 pub(super) fn act(
     arch: Arch,
     head: &Head,
@@ -226,5 +290,6 @@ pub(super) fn act(
         }
         Head::Deterministic { n, noise } => deterministic::act(*n, *noise, input, out, &mut scratch.noise),
         Head::Q { n, epsilon } => q::act(*n, *epsilon, input, out),
+        Head::Fields { heads } => fields::act(arch, heads, free, input, out, scratch),
     }
 }

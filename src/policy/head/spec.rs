@@ -104,8 +104,8 @@ impl HeadSpec {
             Space::MultiBinary { .. } => "Auto or MultiBinary",
             Space::Box { .. } if floats => "Auto, Gaussian(…), TanhGaussian(…) or Deterministic(…)",
             _ => {
-                let legal = "discrete(n), multi-discrete, multi-binary, or a box of f32, not in a struct with others; a \
-                             function policy may use any space";
+                let legal = "discrete(n), multi-discrete, multi-binary, a box of f32, or a struct of these; a function \
+                             policy may use any space";
                 return error("action space", space, legal);
             }
         };

@@ -4,7 +4,7 @@ use std::collections::{BTreeMap, HashMap};
 
 use serde::{Serialize, Serializer};
 
-use super::{Index, Piece, Record, Window};
+use super::{Index, Piece, Record, Span, Window};
 
 /// No frame number is as high, and no trajectory as long, so that sums do not overflow.
 const MOST: u64 = 1 << 62;
@@ -41,14 +41,15 @@ impl Index {
         for at in &self.live {
             let record = &self.records[*at as usize];
             record.check(window).map_err(|problem| format!("trajectory {:?}: {problem}", record.id))?;
-            if self.deaths.binary_search(&(record.newest.last(), *at)).is_err() {
+            if self.deaths.binary_search(&(record.newest.piece.last(), *at)).is_err() {
                 return Err(format!("trajectory {:?} never goes", record.id));
             }
-            for piece in record.within(window) {
-                if let Some(i) = (0..piece.len).find(|i| record_of(piece.frame(*i)) != *at) {
-                    return Err(format!("trajectory {:?} has a frame of another, {}", record.id, piece.frame(i)));
+            for position in record.positions(window) {
+                let frame = record.at(position);
+                if record_of(frame) != *at {
+                    return Err(format!("trajectory {:?} has a frame of another, {frame}", record.id));
                 }
-                frames += u64::from(piece.len);
+                frames += 1;
             }
         }
         match window.head - window.tail {
@@ -80,8 +81,9 @@ impl Index {
         if !self.open.iter().all(|(id, at)| live(*at).is_some_and(|record| record.id.0 == *id)) {
             return Err("a trajectory goes on that is not there".into());
         }
-        let blank =
-            |at: &u32| self.records[*at as usize].newest.len == 0 && self.records[*at as usize].earlier.is_empty();
+        let blank = |at: &u32| {
+            self.records[*at as usize].newest.piece.len == 0 && self.records[*at as usize].earlier.is_empty()
+        };
         if !self.free.iter().all(blank) {
             return Err("a record that is free has frames".into());
         }
@@ -96,20 +98,24 @@ impl Index {
 }
 
 impl Record {
-    /// Its pieces follow each other, end where frames were written, and the newest reaches into the window.
+    /// Its pieces follow each other, at the positions that they say, end where frames were written, and the newest
+    /// reaches into the window.
     fn check(&self, window: Window) -> Result<(), String> {
-        let (mut behind, mut frames) = (0, 0_u64);
-        for piece in self.pieces() {
-            let Some(end) = piece.end().filter(|end| piece.first >= behind && *end <= window.head) else {
-                return Err(format!("it has frames {piece:?}"));
+        let (mut behind, mut position) = (0, self.earlier.front().unwrap_or(&self.newest).at);
+        for Span { at, piece } in self.earlier.iter().chain([&self.newest]) {
+            let end = piece.end().filter(|end| piece.first >= behind && *end <= window.head && *at == position);
+            let (Some(end), Some(next)) = (end, position.checked_add(piece.len)) else {
+                return Err(format!("it has frames {piece:?} at {at}"));
             };
-            (behind, frames) = (end, frames + u64::from(piece.len));
+            (behind, position) = (end, next);
         }
         if behind <= window.tail {
             return Err("all its frames are gone".into());
         }
         match u64::from(self.frames) {
-            all if all < frames || all > window.head.min(LONGEST) => Err(format!("it has {frames} of {all} frames")),
+            all if all != u64::from(position) || all > window.head.min(LONGEST) => {
+                Err(format!("it has {position} of {all} frames"))
+            }
             _ => Ok(()),
         }
     }

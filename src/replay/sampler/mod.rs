@@ -1,6 +1,36 @@
 //! Which frames a learner sees: one file a way to draw them.
+//!
+//! | to draw | with |
+//! |---|---|
+//! | frames, slices of one length for recurrent or model-based learners | [`Uniform`], [`Slices`] |
+//! | each once an epoch | [`WithoutReplacement`], [`SlicesWithoutReplacement`] |
+//! | each so many times, then never again | [`Consuming`] |
+//! | frames with a burn-in before and a bootstrap behind | [`Sequences`] |
+//! | frames that share a column's value, from the best groups | [`Groups`] |
+//! | from several buffers | [`Mixture`], over samplers |
+//! | with goals that were achieved later | [`Hindsight`], over samples |
 
+mod consuming;
+mod epoch;
+mod groups;
+mod her;
+mod maximum;
+mod mixture;
+mod priorities;
+mod prioritized;
+mod prioritized_slices;
+mod recency;
+mod schedule;
+mod sequences;
+mod slices;
+mod slices_without_replacement;
+mod staleness;
+mod starts;
+mod tree;
 mod uniform;
+mod without_replacement;
+
+use std::ops::Range;
 
 use serde::{Deserialize, Serialize, de::DeserializeOwned};
 
@@ -10,7 +40,20 @@ use crate::{
     error::Error,
 };
 
+pub use consuming::Consuming;
+pub use groups::{Best, Groups, Share};
+pub use her::{Goals, Hindsight, Relabel, Relabelled};
+pub use mixture::Mixture;
+pub use prioritized::Prioritized;
+pub use prioritized_slices::PrioritizedSlices;
+pub use recency::Recency;
+pub use schedule::Schedule;
+pub use sequences::{Boundary, Sequences};
+pub use slices::{Short, Slices, Weighting};
+pub use slices_without_replacement::SlicesWithoutReplacement;
+pub use staleness::Staleness;
 pub use uniform::Uniform;
+pub use without_replacement::WithoutReplacement;
 
 /// A way to draw frames.
 ///
@@ -20,6 +63,26 @@ pub use uniform::Uniform;
 pub enum Sampling {
     /// Every frame with the same chance.
     Uniform(Uniform),
+    /// Frames by their priorities.
+    Prioritized(Prioritized),
+    /// Slices by the priorities of their first frames.
+    PrioritizedSlices(PrioritizedSlices),
+    /// Frames of recent weights rather than of old ones.
+    Staleness(Staleness),
+    /// New frames rather than old ones.
+    Recency(Recency),
+    /// Every frame once an epoch.
+    WithoutReplacement(WithoutReplacement),
+    /// Every frame a number of times.
+    Consuming(Consuming),
+    /// Frames of one trajectory that follow each other.
+    Slices(Slices),
+    /// A slice of every trajectory once an epoch.
+    SlicesWithoutReplacement(SlicesWithoutReplacement),
+    /// Frames with those before and behind, for recurrent policies.
+    Sequences(Sequences),
+    /// Frames that share the value of a column.
+    Groups(Groups),
 }
 
 impl Default for Sampling {
@@ -31,9 +94,7 @@ impl Default for Sampling {
 impl Sampling {
     /// Whether frames leave the buffer as they are drawn, so that none can be drawn ahead.
     pub(super) fn consumes(&self) -> bool {
-        match self {
-            Self::Uniform(_) => false,
-        }
+        matches!(self, Self::Consuming(_))
     }
 }
 
@@ -46,7 +107,14 @@ macro_rules! from {
         })*
 
         impl Sampling {
-            /// What draws this way, for a buffer of so many frames. Errors: illegal options.
+            /// Errors: illegal options.
+            pub(super) fn check(&self, errors: &mut Vec<Error>) {
+                match self {
+                    $(Self::$kind(options) => options.check(errors),)*
+                }
+            }
+
+            /// What draws this way, for a buffer of so many frames.
             pub(super) fn open(&self, capacity: u64) -> Result<Box<dyn Draw>, Error> {
                 match self {
                     $(Self::$kind(options) => options.open(capacity),)*
@@ -55,7 +123,10 @@ macro_rules! from {
         }
     };
 }
-from!(Uniform);
+from!(
+    Uniform Prioritized PrioritizedSlices Staleness Recency WithoutReplacement Consuming Slices
+    SlicesWithoutReplacement Sequences Groups
+);
 
 /// Frames that were drawn: `len` of one trajectory, from number `frame` on.
 #[derive(Clone, Copy, Debug, PartialEq)]
@@ -84,6 +155,26 @@ impl<S: Serialize + DeserializeOwned> State for S {
     }
 }
 
+/// How the picks of a sampler become slots of a sample.
+#[derive(Clone, Debug)]
+pub(super) struct Layout<'a> {
+    /// Slots of each pick; none: as many as it has frames.
+    pub slots: Option<u32>,
+    /// By pick: slots before its first frame, which hold none if picks have a fixed number of slots, else are left out;
+    /// none if empty.
+    pub before: &'a [u32],
+    /// Steps from one frame of a pick to the next.
+    pub stride: u32,
+    /// The slots of each pick that are learned from.
+    pub learning: Range<usize>,
+}
+
+impl Default for Layout<'_> {
+    fn default() -> Self {
+        Self { slots: None, before: &[], stride: 1, learning: 0..usize::MAX }
+    }
+}
+
 /// What draws, with its state.
 pub(super) trait Draw: State + Send {
     /// Takes note of what was written since the last call.
@@ -98,9 +189,19 @@ pub(super) trait Draw: State + Send {
         Ok(())
     }
 
+    /// How the picks of the last draw lie in a sample.
+    fn layout(&self) -> Layout<'_> {
+        Layout::default()
+    }
+
     /// Whether an epoch ended with the last draw.
     fn ran_out(&self) -> bool {
         false
+    }
+
+    /// How many picks are left of the epoch, or of all uses; none for samplers without an end.
+    fn remaining(&self) -> Option<u64> {
+        None
     }
 
     /// Takes new priorities of frames that are there; returns how many it took.
@@ -108,4 +209,18 @@ pub(super) trait Draw: State + Send {
         let problem = "the sampler has no priorities; legal: prioritized ones".into();
         Err(Error::State { call: "update_priorities", problem })
     }
+
+    /// Gives frames that are there the priority of new ones; returns how many there were.
+    fn mark_update(&mut self, _: &View<'_>, _frames: &[u64]) -> Result<usize, Error> {
+        let problem = "the sampler has no priorities; legal: prioritized ones".into();
+        Err(Error::State { call: "mark_update", problem })
+    }
+
+    /// The learner's version that staleness is counted from, if it is.
+    fn version(&self) -> Option<u64> {
+        None
+    }
+
+    /// Counts staleness from this version on.
+    fn set_version(&mut self, _: u64) {}
 }

@@ -11,6 +11,8 @@ use crate::{
 pub struct Uniform;
 
 impl Uniform {
+    pub(super) fn check(&self, _: &mut Vec<Error>) {}
+
     pub(super) fn open(&self, _: u64) -> Result<Box<dyn Draw>, Error> {
         Ok(Box::new(*self))
     }

@@ -40,6 +40,7 @@ pub struct Frozen<'s, T: Task> {
 pub struct Staged<T: Task> {
     draw: Option<Box<dyn Draw>>,
     draws: Draws,
+    stopped: bool,
     pub ahead: Vec<Sample<T>>,
 }
 
@@ -50,14 +51,16 @@ struct Head {
     n_step: Option<(u32, f32)>,
     draws: Draws,
     drawn: bool,
+    stopped: bool,
     prefetches: bool,
 }
 
 impl<T: Task> Frozen<'_, T> {
     pub(in crate::replay) fn save(&self, to: &mut BlockWriter<'_>) -> Result<(), Error> {
-        let Sampler { sampling, n_step, draws, draw, .. } = &**self.sampler;
+        let Sampler { sampling, n_step, draws, draw, stopped, .. } = &**self.sampler;
         let (drawn, prefetches) = (draw.is_some(), self.ahead.is_some());
-        to.part(&Head { sampling: sampling.clone(), n_step: *n_step, draws: *draws, drawn, prefetches })?;
+        let (sampling, n_step, draws, stopped) = (sampling.clone(), *n_step, *draws, *stopped);
+        to.part(&Head { sampling, n_step, draws, drawn, stopped, prefetches })?;
         if let Some(draw) = draw {
             draw.save(to)?;
         }
@@ -83,7 +86,7 @@ impl<T: Task> Frozen<'_, T> {
             state.load(from)?;
         }
         let ahead = if head.prefetches { from.part()? } else { Vec::new() };
-        Ok(Staged { draw, draws: head.draws, ahead })
+        Ok(Staged { draw, draws: head.draws, stopped: head.stopped, ahead })
     }
 
     /// Whether it draws from this buffer.
@@ -110,6 +113,6 @@ impl<T: Task> sealed::Sealed<T> for Sampler<T> {
     }
 
     fn restore(&mut self, staged: Staged<T>) {
-        (self.draw, self.draws) = (staged.draw, staged.draws);
+        (self.draw, self.draws, self.stopped) = (staged.draw, staged.draws, staged.stopped);
     }
 }

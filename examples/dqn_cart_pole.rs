@@ -1,0 +1,57 @@
+//! Double Q-learning on CartPole-v1 from prioritized replay with n-step returns.
+//!
+//! `cargo run --release --example dqn_cart_pole -- --help`; the loop itself is in `learner/off_policy.rs`.
+
+#[path = "learner/mod.rs"]
+mod learner;
+
+use std::{process::ExitCode, sync::atomic::AtomicBool};
+
+use gleaner::{
+    policy::{
+        Layer,
+        head::{Annealed, HeadSpec},
+    },
+    prelude::*,
+    replay::sampler::Uniform,
+};
+use learner::{Dqn, DqnConfig, OffPolicy, Options, Result};
+
+fn main() -> ExitCode {
+    learner::main(
+        "Learns action values for CartPole-v1, then evaluates them over 100 episodes.",
+        "out/dqn_cart_pole",
+        run,
+    )
+}
+
+/// Trains and evaluates. Returns the mean return, none if training was stopped.
+fn run(options: &Options, stop: &AtomicBool) -> Result<Option<f32>> {
+    let experiment = OffPolicy {
+        title: "Double DQN on CartPole-v1",
+        network: NetworkSpec {
+            actor: vec![Layer::Linear(128), Layer::Relu, Layer::Linear(128), Layer::Relu],
+            critic: None,
+            head: HeadSpec::Q { epsilon: Annealed { from: 1.0, to: 0.05, frames: 10_000 } },
+            ..NetworkSpec::default()
+        },
+        rows: 8,
+        ticks: 8,
+        random_frames: 1_000,
+        capacity: 50_000,
+        sampling: Uniform.into(),
+        n_step: (3, 0.99),
+        batch: 128,
+        steps_per_frame: 0.5,
+        frames: 60_000,
+        quick_frames: 4_000,
+        trial_every: 5_000,
+        good: 490.0,
+        episodes: 100,
+    };
+    let names = ["actor.0", "actor.2", "action"];
+    let mean =
+        experiment.run::<CartPole, _>(options, stop, |weights| Dqn::new(weights, &names, DqnConfig::default()))?;
+    mean.inspect(|mean| println!("evaluation mean return: {mean:.1}"));
+    Ok(mean)
+}

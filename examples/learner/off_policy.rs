@@ -1,0 +1,182 @@
+//! The loop of examples that learn from replay: a thread collects and writes on while another samples, learns and
+//! publishes.
+
+use std::{
+    sync::{
+        atomic::{AtomicBool, Ordering},
+        mpsc::{Receiver, SyncSender, sync_channel},
+    },
+    thread,
+};
+
+use gleaner::{
+    prelude::*,
+    replay::{Replay, Sample, Sampler, sampler::Sampling},
+};
+
+use super::{Curve, Options, Progress, Result, evaluate, train::policy_file};
+
+/// What learns from samples.
+pub trait Learner<T: Task> {
+    /// One step; returns new priorities, one a pick, if it has any. `remaining` is the part of the training still ahead.
+    fn update(&mut self, sample: &Sample<T>, remaining: f64) -> Result<Option<Vec<f32>>>;
+
+    /// The weights as they are published and saved.
+    fn weights(&self) -> Result<Weights>;
+}
+
+/// A network, what it is trained from, and when that is enough.
+pub struct OffPolicy {
+    /// Title of the learning curve.
+    pub title: &'static str,
+    pub network: NetworkSpec,
+    /// Environments that are stepped together.
+    pub rows: usize,
+    /// Ticks between two looks for new weights.
+    pub ticks: usize,
+    /// Frames that act at random, before the learner starts.
+    pub random_frames: u64,
+    /// Frames that the buffer holds.
+    pub capacity: u64,
+    pub sampling: Sampling,
+    /// Steps of a return, and the discount.
+    pub n_step: (u32, f32),
+    /// Frames of a sample.
+    pub batch: usize,
+    /// Steps of the learner for each frame that is collected.
+    pub steps_per_frame: f64,
+    /// Frames to train for at most.
+    pub frames: u64,
+    /// The same with `--quick`.
+    pub quick_frames: u64,
+    /// Frames between two trials.
+    pub trial_every: u64,
+    /// Mean return of a good trial.
+    pub good: f32,
+    /// Episodes of a trial and of the evaluation.
+    pub episodes: usize,
+}
+
+impl OffPolicy {
+    /// Trains and leaves learning curve and policy in a folder. Returns the mean return of the policy as it was saved,
+    /// none if training was stopped.
+    pub fn run<E: Env + Default, L: Learner<E>>(
+        &self,
+        options: &Options,
+        stop: &AtomicBool,
+        learner: impl FnOnce(&Weights) -> Result<L>,
+    ) -> Result<Option<f32>> {
+        let out = options.out.display();
+        std::fs::create_dir_all(&options.out).map_err(|error| format!("--out {out}: {error}; legal: a folder"))?;
+        let rows = options.rows.unwrap_or(self.rows);
+        let total = options.frames.unwrap_or(if options.quick { self.quick_frames } else { self.frames });
+        let replay = Replay::<E>::new(self.capacity)?;
+        let collector = Collector::<E>::builder()
+            .policy(self.policy(options))
+            .rows(rows)
+            .frames_per_batch(rows * self.ticks)
+            .init_random_frames(self.random_frames)
+            .total_frames(total)
+            .seed(options.seed)
+            .build()?;
+        let published = collector.weights().ok_or("the policy is no network")?;
+        let mut training = Training {
+            learner: learner(&published.latest().1)?,
+            sampler: replay
+                .sampler()
+                .sampling(self.sampling.clone())
+                .batch_size(self.batch)
+                .seed(options.seed)
+                .n_step(self.n_step.0, self.n_step.1)
+                .build()?,
+            sample: Sample::default(),
+            curve: Curve::new(self.title, self.episodes),
+            progress: Progress::new(total),
+            monitor: collector.monitor(),
+            published,
+        };
+        // One receipt waits while the learner is at work: the collector is at most two batches ahead.
+        let (sender, receipts) = sync_channel(1);
+        thread::scope(|scope| {
+            let writer = scope.spawn(move || write(collector, &replay, &sender));
+            let trained = training.run(self, options, stop, receipts);
+            let written = writer.join().unwrap_or_else(|_| Err("the collecting thread panicked".into()));
+            trained.and(written)
+        })?;
+        training.curve.draw(options.out.join("learning_curve.png"))?;
+        training.learner.weights()?.save(policy_file(&options.out))?;
+        println!("{} frames; learning curve and policy are in {out}", training.monitor.stats().frames);
+        if stop.load(Ordering::Relaxed) {
+            println!("stopped by Ctrl-C: the policy was not evaluated");
+            return Ok(None);
+        }
+        let saved = Weights::load(policy_file(&options.out))?;
+        evaluate::<E>(self.policy(options).weights(saved), self.episodes, options.seed.wrapping_add(1)).map(Some)
+    }
+
+    fn policy<T: Task>(&self, options: &Options) -> Policy<T> {
+        Policy::network(self.network.clone()).backend(options.backend).seed(options.seed)
+    }
+}
+
+/// Collects into the buffer and says how many frames it wrote, until the budget is used up or nobody listens.
+fn write<E: Env>(collector: Collector<E>, replay: &Replay<E>, sender: &SyncSender<usize>) -> Result<()> {
+    for batch in collector {
+        let batch = batch?;
+        replay.extend(&batch)?;
+        if sender.send(batch.frames()).is_err() {
+            break;
+        }
+    }
+    Ok(())
+}
+
+struct Training<T: Task, L> {
+    learner: L,
+    sampler: Sampler<T>,
+    sample: Sample<T>,
+    curve: Curve,
+    progress: Progress,
+    monitor: gleaner::stats::Monitor,
+    published: WeightsHandle,
+}
+
+impl<E: Env + Default, L: Learner<E>> Training<E, L> {
+    /// Learns from what the receipts say is there.
+    fn run(&mut self, goal: &OffPolicy, options: &Options, stop: &AtomicBool, receipts: Receiver<usize>) -> Result<()> {
+        let (mut due, mut next_trial, mut good_trials) = (0.0, goal.trial_every, 0);
+        for frames in receipts {
+            let stats = self.monitor.stats();
+            if stats.frames > goal.random_frames {
+                due += frames as f64 * goal.steps_per_frame;
+            }
+            while due >= 1.0 && !stop.load(Ordering::Relaxed) {
+                self.sampler.sample_into(&mut self.sample)?;
+                if let Some(priorities) = self.learner.update(&self.sample, 1.0 - self.progress.done())? {
+                    self.sampler.update_priorities(self.sample.frames(), &priorities)?;
+                }
+                due -= 1.0;
+            }
+            let weights = self.learner.weights()?;
+            let version = self.published.publish(weights.clone())?;
+            self.progress.show(&stats, version);
+            self.curve.train(&stats);
+            if stats.frames >= next_trial {
+                next_trial += goal.trial_every;
+                let seed = options.seed.wrapping_add(version << 32);
+                let mean = evaluate::<E>(goal.policy(options).weights(weights), goal.episodes, seed)?;
+                self.progress.print(&format!("{} frames: mean return {mean:.2} in a trial", stats.frames));
+                self.curve.trial(&stats, mean);
+                good_trials = if mean >= goal.good { good_trials + 1 } else { 0 };
+            }
+            if good_trials == 2 {
+                self.progress.print("good in two trials in a row: done");
+                break;
+            }
+            if stop.load(Ordering::Relaxed) {
+                break;
+            }
+        }
+        Ok(())
+    }
+}

@@ -1,0 +1,233 @@
+//! Building a collector from checked options.
+
+use std::{ops::Range, sync::Arc};
+
+use bevy_ecs::{prelude::*, schedule::LogLevel};
+
+use crate::{
+    collector::Collector,
+    components::{ColumnSpec, Threads, TickPlan},
+    config::{CollectorConfig, Extra, Setup},
+    drive::Drive,
+    env::{Spawn, Stepper},
+    error::Error,
+    hooks::Hooks,
+    memory,
+    plugin::{self, TaskParts},
+    policies::Seat,
+    policy::{self, Actor, Duty, Policies, Policy, plan::Plan},
+    replay::Replay,
+    replay_writer::ReplayWriter,
+    rollout::{ArenaPool, Assembly, Columns, Rollout, TrajectoryPool},
+    schedule::{Collect, CollectSystems, Executor},
+    seed::Seed,
+    stats::{Fixed, Monitor},
+    task::{Task, check_spaces},
+    weights::WeightsHandle,
+};
+
+/// What a collector is built of; the options are checked.
+pub(crate) struct Build<T: Task> {
+    pub config: CollectorConfig,
+    pub policies: Policies<T>,
+    pub stepper: Box<dyn Stepper<T>>,
+    pub hooks: Hooks<T>,
+    pub extras: Vec<Extra>,
+    pub setup: Vec<Setup>,
+    pub replay: Option<Replay<T>>,
+    pub max_memory: usize,
+}
+
+/// Builds a collector.
+pub(crate) fn build<T: Task>(parts: Build<T>) -> Result<Collector<T>, Error> {
+    let Build { config, policies, mut stepper, hooks, extras, setup, replay, max_memory } = parts;
+    check_spaces::<T>()?;
+    let (asked, effective) = (config.frames_per_batch.unwrap_or(0), config.effective_frames_per_batch());
+    if asked > 0 && asked != effective {
+        let rows = config.rows;
+        tracing::warn!("frames_per_batch {asked} is no multiple of {rows} rows: batches have {effective} frames");
+    }
+    let mut world = World::new();
+    // Conflicts among gleaner's own systems are errors; a host's systems only warn.
+    let ambiguity = if setup.is_empty() { LogLevel::Error } else { LogLevel::Warn };
+    let mut schedule = Collect::base_schedule(config.executor, ambiguity);
+    let policies = policies.by_number();
+    let plans = plans(&policies)?;
+    let columns = columns(&mut world, &config, &policies, &plans, extras)?;
+    let specs: Arc<[ColumnSpec]> = columns.specs.clone().into();
+    memory::check::<T>(&config, &specs, &plans, max_memory)?;
+    let agents = agents(&config, &*stepper)?;
+    let actors = open(policies, &config)?;
+    let backend = backend(&actors);
+    let monitor = Monitor::new(Fixed {
+        requested_frames_per_batch: effective as u64,
+        total_frames: config.total_frames,
+        agents: agents as u64,
+        backend: backend.clone(),
+    });
+    tracing::info!(backend, rows = config.rows, horizon = config.horizon(), "collector built");
+    let policies: Vec<_> = actors.iter().map(|(actor, weights)| Seat::of(actor, weights, config.rows)).collect();
+    let limit = [config.max_frames_per_traj, stepper.time_limit()].into_iter().flatten().min().unwrap_or(u32::MAX);
+    let shared = shared(&config, &actors);
+    let mut rollout = Rollout::new(columns, config.reward, monitor.clone(), TrajectoryPool::new(config.episode_events));
+    rollout.worker = config.worker.unwrap_or(0);
+    rollout.lends = setup.is_empty();
+    let writer = |replay| ReplayWriter::new(replay, rollout.worker, &specs, config.whole_episodes());
+    let replay = replay.as_ref().map(writer).transpose()?;
+    if config.trajs_per_batch.is_some() {
+        world.insert_resource(Assembly::<T>::new(&specs));
+    }
+    plugin::install_parts(
+        &mut world,
+        &mut schedule,
+        TaskParts { actors, rollout, replay, parallelism: config.parallelism(), infer: CollectSystems::Infer },
+    );
+    let spawn = Spawn {
+        first_row: 0,
+        rows: config.rows as u32,
+        seed: Seed(config.seed),
+        worker: config.worker.map(u32::from),
+        limit,
+    };
+    let entities = stepper.install(&mut world, &mut schedule, &spawn)?;
+    for change in setup {
+        change(&mut world, &mut schedule);
+    }
+    schedule.initialize(&mut world).map_err(|error| plugin::schedule_error(&error, &schedule, &world))?;
+    let threads = threads(config.threads, shared)?;
+    if config.executor == Executor::MultiThreaded
+        && let Some(pool) = &threads
+    {
+        world.resource_mut::<TickPlan<T>>().threads = Some(Threads(pool.clone()));
+    }
+    let pool = ArenaPool::new(specs.len(), config.max_arenas);
+    let mut drive = Drive::new(world, schedule, threads, pool, specs, monitor, config.rows);
+    drive.renumber(0, &entities);
+    Ok(Collector::new(drive, config, stepper, hooks, policies, agents, entities))
+}
+
+fn plans<T: Task>(policies: &[(Range<u32>, Policy<T>)]) -> Result<Vec<Option<Plan>>, Error> {
+    let plan = |(i, (_, policy)): (usize, &(Range<u32>, Policy<T>))| {
+        policy.plan().map_err(|error| match error {
+            Error::Network { field, value, legal } if policies.len() > 1 => {
+                Error::Network { field: format!("policies[{i}]: {field}"), value, legal }
+            }
+            error => error,
+        })
+    };
+    policies.iter().enumerate().map(plan).collect()
+}
+
+fn columns<T: Task>(
+    world: &mut World,
+    config: &CollectorConfig,
+    policies: &[(Range<u32>, Policy<T>)],
+    plans: &[Option<Plan>],
+    extras: Vec<Extra>,
+) -> Result<Columns, Error> {
+    let networks = || plans.iter().flatten();
+    let mut columns = Columns::of::<T>(world, networks().next().is_some());
+    if policies.len() > 1 {
+        let (spec, source) = policy::policy_column(policies.iter().map(|(range, _)| range));
+        columns.add(spec, Some(source));
+    }
+    let conflict = |first, reason: &str| Error::Conflict { first, second: "policy", reason: reason.into() };
+    if config.record_distribution {
+        let mut heads = networks().map(|plan| policy::params_columns::<T>(world, &plan.head));
+        let first = heads
+            .next()
+            .ok_or_else(|| conflict("record_distribution", "only a network has a distribution to record"))?;
+        let alike = |head: &[(ColumnSpec, _)]| head.iter().map(|(spec, _)| spec).eq(first.iter().map(|(spec, _)| spec));
+        if !heads.all(|head| alike(&head)) {
+            return Err(conflict(
+                "record_distribution",
+                "several networks need heads whose distributions have the same columns",
+            ));
+        }
+        drop(heads);
+        first.into_iter().for_each(|(spec, source)| columns.add(spec, Some(source)));
+    }
+    columns.memory = policy::remembered::<T>(world, networks());
+    if config.record_states {
+        let (spec, source) = policy::state_column::<T>(world, networks())
+            .ok_or_else(|| conflict("record_states", "only a recurrent network has states to record"))?;
+        columns.add(spec, Some(source));
+    }
+    for extra in extras {
+        columns.add_unique(world, extra)?;
+    }
+    Ok(columns)
+}
+
+/// Rows of one simulation. Errors: rows that are no whole number of simulations, or budgets that are no whole steps.
+fn agents<T: Task>(config: &CollectorConfig, stepper: &dyn Stepper<T>) -> Result<usize, Error> {
+    let (agents, rows) = (stepper.agents(), config.rows);
+    if agents == 0 || rows % agents != 0 {
+        let legal = format!("a multiple of {agents}, the agents of one simulation, which are at least 1");
+        return Err(Error::config("rows", rows, legal));
+    }
+    match config.total_frames {
+        // The last tick could not step all agents of a simulation, whose rows are apart.
+        Some(total) if agents > 1 && total % rows as u64 != 0 => {
+            let legal = format!("a multiple of {rows} rows, so that the {agents} agents of a simulation step together");
+            Err(Error::config("total_frames", total, legal))
+        }
+        _ => Ok(agents),
+    }
+}
+
+/// Opens the policies, each with the handle of its weights if it is a network.
+fn open<T: Task>(
+    policies: Vec<(Range<u32>, Policy<T>)>,
+    config: &CollectorConfig,
+) -> Result<Vec<(Actor<T>, Option<WeightsHandle>)>, Error> {
+    let open = |(number, (rows, policy)): (usize, (Range<u32>, Policy<T>))| {
+        let (actor, initial) = Actor::open(
+            policy,
+            Duty {
+                policy: number,
+                rows,
+                slots: config.rows,
+                exploration: config.exploration,
+                threads: config.threads,
+                record_params: config.record_distribution,
+            },
+        )?;
+        let weights = match (actor.plan(), initial) {
+            (Some(plan), Some(initial)) => Some(WeightsHandle::new(plan.tensors(), (*initial).clone())?),
+            _ => None,
+        };
+        Ok((actor, weights))
+    };
+    policies.into_iter().enumerate().map(open).collect()
+}
+
+/// What the policies run on, each backend once.
+fn backend<T: Task>(actors: &[(Actor<T>, Option<WeightsHandle>)]) -> String {
+    let mut names: Vec<_> = Vec::new();
+    for (actor, _) in actors {
+        if !names.contains(&actor.backend()) {
+            names.push(actor.backend());
+        }
+    }
+    names.join(", ")
+}
+
+/// Whether any stage has rows enough to spread them over threads.
+fn shared<T: Task>(config: &CollectorConfig, actors: &[(Actor<T>, Option<WeightsHandle>)]) -> bool {
+    let parallelism = config.parallelism();
+    let infers = |actor: &Actor<T>| actor.divides() && parallelism.splits(actor.count(), parallelism.infer_rows);
+    parallelism.splits(config.rows, parallelism.step_rows) || actors.iter().any(|(actor, _)| infers(actor))
+}
+
+/// The threads of a collector; none if the calling thread does everything: entering a pool wakes one of its threads,
+/// which costs more than a rollout of a few rows.
+fn threads(threads: usize, shared: bool) -> Result<Option<Arc<rayon::ThreadPool>>, Error> {
+    if !shared {
+        return Ok(None);
+    }
+    let pool = rayon::ThreadPoolBuilder::new().num_threads(threads).thread_name(|i| format!("gleaner-{i}"));
+    let built =
+        pool.build().map_err(|source| Error::config("threads", threads, format!("what the system allows: {source}")));
+    built.map(|pool| Some(Arc::new(pool)))
+}

@@ -1,0 +1,77 @@
+use serde::{Deserialize, Serialize};
+
+use super::{Draw, Pick, Schedule, priorities::Priorities};
+use crate::{
+    error::Error,
+    replay::{draws::Draws, view::View},
+};
+
+/// Frames with the chances `(p + eps)^alpha`, with replacement (Schaul et al. 2016, "Prioritized experience replay").
+///
+/// Priorities `p` are given by [`Sampler::update_priorities`](crate::replay::Sampler::update_priorities); a new frame has
+/// the highest one that was given so far, 1 before there is any. A sample's weights are `(P / P_min)^-beta`: `P` is the
+/// frame's chance and `P_min` the smallest of any frame that is there and can be drawn, so that the highest weight is 1.
+///
+/// ```
+/// use gleaner::{prelude::*, replay::{Replay, sampler::{Prioritized, Schedule}}};
+///
+/// let replay = Replay::<CartPole>::new(10_000)?;
+/// replay.extend(&Collector::<CartPole>::builder().frames_per_batch(500).build()?.next().unwrap()?)?;
+/// let beta = Schedule::Linear { from: 0.4, to: 1.0, samples: 50_000 };
+/// let mut sampler = replay.sampler().sampling(Prioritized { beta, ..Prioritized::default() }).batch_size(32).build()?;
+/// let sample = sampler.sample()?;
+/// let errors: Vec<f32> = sample.weights().iter().map(|weight| 0.5 * weight).collect();
+/// assert_eq!(sampler.update_priorities(sample.frames(), &errors)?, 32);
+/// # Ok::<(), gleaner::Error>(())
+/// ```
+#[derive(Clone, Copy, Debug, PartialEq, Serialize, Deserialize)]
+#[serde(default, deny_unknown_fields)]
+pub struct Prioritized {
+    /// How much priorities count: 0 is every frame with the same chance. Default: 0.6. Whenever a schedule changes it, all
+    /// chances are computed anew, which takes a time that grows with the frames that are there.
+    pub alpha: Schedule,
+    /// How much the weights make up for the chances: 1 is in full. Default: 0.4.
+    pub beta: Schedule,
+    /// What is added to priorities, so that a frame of priority 0 is still drawn. Default: 1e-8.
+    pub eps: f32,
+    /// Whether the highest priority of frames that are there counts, not that ever given. Default: false.
+    pub max_priority_within_buffer: bool,
+}
+
+impl Default for Prioritized {
+    fn default() -> Self {
+        Self { alpha: 0.6.into(), beta: 0.4.into(), eps: 1e-8, max_priority_within_buffer: false }
+    }
+}
+
+impl Prioritized {
+    pub(super) fn check(&self, errors: &mut Vec<Error>) {
+        self.alpha.check("alpha", errors);
+        self.beta.check("beta", errors);
+        if !(self.eps.is_finite() && self.eps >= 0.0) {
+            errors.push(Error::config("eps", self.eps, "a finite number from 0 on"));
+        }
+    }
+
+    pub(super) fn open(&self, capacity: u64) -> Result<Box<dyn Draw>, Error> {
+        Ok(Box::new(Priorities::new(*self, 1, capacity)))
+    }
+}
+
+impl Draw for Priorities {
+    fn catch_up(&mut self, view: &View<'_>) {
+        self.catch_up(view);
+    }
+
+    fn draw(&mut self, view: &View<'_>, n: usize, draws: &mut Draws, picks: &mut Vec<Pick>) -> Result<(), Error> {
+        self.draw(view, n, draws, picks)
+    }
+
+    fn update(&mut self, view: &View<'_>, frames: &[u64], priorities: &[f32]) -> Result<usize, Error> {
+        Ok(self.update(view, frames, Some(priorities)))
+    }
+
+    fn mark_update(&mut self, view: &View<'_>, frames: &[u64]) -> Result<usize, Error> {
+        Ok(self.update(view, frames, None))
+    }
+}

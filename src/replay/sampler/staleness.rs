@@ -1,0 +1,141 @@
+use std::collections::VecDeque;
+
+use serde::{Deserialize, Serialize};
+
+use super::{Draw, Pick};
+use crate::{
+    error::Error,
+    replay::{draws::Draws, view::View},
+};
+
+/// Frames with the chances `1 / (staleness + 1)`, with replacement and with weights of 1. A frame's staleness is the
+/// learner's version less that of the weights that acted, 0 if those are newer.
+///
+/// A sample takes a time that grows with the runs of frames of one version that follow each other, not with the frames.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Serialize, Deserialize)]
+#[serde(default, deny_unknown_fields)]
+pub struct Staleness {
+    /// Staleness above which a frame is never drawn. Default: none.
+    pub max_staleness: Option<u64>,
+    /// The learner's version, until [`Sampler::set_version`](crate::replay::Sampler::set_version) sets another. Default:
+    /// the newest one of any frame so far.
+    pub version: Option<u64>,
+}
+
+impl Staleness {
+    pub(super) fn check(&self, _: &mut Vec<Error>) {}
+
+    pub(super) fn open(&self, _: u64) -> Result<Box<dyn Draw>, Error> {
+        Ok(Box::new(Stale { options: *self, ..Stale::default() }))
+    }
+}
+
+/// Frames of one version, up to where the next run begins.
+#[derive(Clone, Copy, Debug, Serialize, Deserialize)]
+struct Run {
+    first: u64,
+    version: u64,
+}
+
+#[derive(Clone, Default, Serialize, Deserialize)]
+struct Stale {
+    options: Staleness,
+    /// All frames that are there.
+    runs: VecDeque<Run>,
+    newest: u64,
+    head: u64,
+    /// By run: the sum of the chances of its frames and those before.
+    sums: Vec<f64>,
+    /// Oldest and newest frame and version that the sums are for.
+    summed: Option<(u64, u64, u64)>,
+}
+
+impl Stale {
+    fn consumer(&self) -> u64 {
+        self.options.version.unwrap_or(self.newest)
+    }
+
+    fn chance(&self, run: &Run) -> f64 {
+        let staleness = self.consumer().saturating_sub(run.version);
+        if self.options.max_staleness.is_some_and(|most| staleness > most) {
+            return 0.0;
+        }
+        1.0 / (staleness as f64 + 1.0)
+    }
+
+    /// Where run `i` ends.
+    fn end(&self, i: usize) -> u64 {
+        self.runs.get(i + 1).map_or(self.head, |next| next.first)
+    }
+
+    /// Sums the chances up, if anything changed; returns their total.
+    fn sum_up(&mut self) -> f64 {
+        let tail = self.runs.front().map_or(self.head, |run| run.first);
+        let state = Some((tail, self.head, self.consumer()));
+        if self.summed != state {
+            self.summed = state;
+            let mut sums = std::mem::take(&mut self.sums);
+            sums.clear();
+            let mut total = 0.0;
+            sums.extend(self.runs.iter().enumerate().map(|(i, run)| {
+                total += (self.end(i) - run.first) as f64 * self.chance(run);
+                total
+            }));
+            self.sums = sums;
+        }
+        self.sums.last().copied().unwrap_or_default()
+    }
+}
+
+impl Draw for Stale {
+    fn catch_up(&mut self, view: &View<'_>) {
+        let window = view.window();
+        if window.tail >= self.head {
+            self.runs.clear();
+        }
+        while self.runs.get(1).is_some_and(|next| next.first <= window.tail) {
+            self.runs.pop_front();
+        }
+        if let Some(oldest) = self.runs.front_mut() {
+            oldest.first = oldest.first.max(window.tail);
+        }
+        let Self { runs, newest, .. } = self;
+        view.versions(self.head.max(window.tail)..window.head, |first, version| {
+            if runs.back().is_none_or(|run| run.version != version) {
+                runs.push_back(Run { first, version });
+                *newest = version.max(*newest);
+            }
+        });
+        self.head = window.head;
+    }
+
+    fn draw(&mut self, view: &View<'_>, n: usize, draws: &mut Draws, picks: &mut Vec<Pick>) -> Result<(), Error> {
+        view.frames()?;
+        let total = self.sum_up();
+        if total == 0.0 {
+            let (most, version) = (self.options.max_staleness.unwrap_or_default(), self.consumer());
+            let problem =
+                format!("all frames are staler than max_staleness, {most}, for a learner at version {version}");
+            return Err(Error::State { call: "sample", problem });
+        }
+        picks.extend((0..n).map(|_| {
+            let x = draws.unit() * total;
+            let mut at = self.sums.partition_point(|sum| *sum <= x);
+            if at == self.sums.len() {
+                // The product was rounded up: the last run with a chance.
+                at = self.sums.partition_point(|sum| *sum < total);
+            }
+            let first = self.runs[at].first;
+            Pick { frame: first + draws.below(self.end(at) - first), len: 1, weight: 1.0 }
+        }));
+        Ok(())
+    }
+
+    fn version(&self) -> Option<u64> {
+        Some(self.consumer())
+    }
+
+    fn set_version(&mut self, version: u64) {
+        self.options.version = Some(version);
+    }
+}

@@ -1,0 +1,92 @@
+//! Samples in the memory of an old one allocate nothing, with every sampler of this crate.
+
+#![expect(unsafe_code, reason = "a global allocator is unsafe to implement")]
+
+use std::{
+    alloc::{GlobalAlloc, Layout, System},
+    cell::Cell,
+};
+
+use gleaner::{
+    prelude::*,
+    replay::{
+        Replay, Sample,
+        sampler::{
+            Boundary, Consuming, Groups, Mixture, Sampling, Sequences, Share, Short, Slices, SlicesWithoutReplacement,
+            Uniform, Weighting, WithoutReplacement,
+        },
+    },
+};
+
+use crate::made::{Block, Made, Source};
+
+/// The system's allocator, counting those of each thread.
+struct Counting;
+
+thread_local! {
+    static ALLOCATIONS: Cell<u64> = const { Cell::new(0) };
+}
+
+// SAFETY: every call is the system allocator's own, with the caller's arguments.
+unsafe impl GlobalAlloc for Counting {
+    unsafe fn alloc(&self, layout: Layout) -> *mut u8 {
+        ALLOCATIONS.set(ALLOCATIONS.get() + 1);
+        // SAFETY: the caller keeps `alloc`'s contract.
+        unsafe { System.alloc(layout) }
+    }
+
+    unsafe fn dealloc(&self, pointer: *mut u8, layout: Layout) {
+        // SAFETY: the pointer came from `alloc` or `realloc`, with this layout.
+        unsafe { System.dealloc(pointer, layout) }
+    }
+}
+
+#[global_allocator]
+static ALLOCATOR: Counting = Counting;
+
+fn allocations(f: impl FnOnce()) -> u64 {
+    let before = ALLOCATIONS.get();
+    f();
+    ALLOCATIONS.get() - before
+}
+
+#[test]
+fn a_sample_in_old_memory_allocates_nothing() {
+    let replay = Replay::<Made>::new(300).expect("a buffer");
+    let mut source = Source::new(4, 0);
+    let mut write = || {
+        let mut script = (0..).map(|i: u32| (i * 37 % 251) as u8);
+        let slots = source.ticks(50, 20, &mut || script.next().unwrap_or(0));
+        replay.extend(&Block::new(&slots, Some(4))).expect("room");
+    };
+    (0..4).for_each(|_| write());
+    let samplings: [Sampling; 9] = [
+        Uniform.into(),
+        Slices::of(3).into(),
+        Slices { short: Short::Pad, span: (2, 1), weighting: Weighting::Frames, ..Slices::of(6) }.into(),
+        // Hardly any trajectory is that long: the list of those that are.
+        Slices::of(30).into(),
+        WithoutReplacement::default().into(),
+        Consuming { uses: 200 }.into(),
+        SlicesWithoutReplacement::of(2).into(),
+        Sequences { burn_in: 3, bootstrap: 2, boundary: Boundary::Stop, ..Sequences::of(4) }.into(),
+        Groups { column: "version".into(), share: Share::Frames(1), best: Default::default() }.into(),
+    ];
+    for sampling in samplings {
+        let mut sampler = replay.sampler().sampling(sampling.clone()).batch_size(20).build().expect("a sampler");
+        let mut sample = Sample::default();
+        let mut draw = || {
+            for _ in 0..20 {
+                sampler.sample_into(&mut sample).expect("a sample");
+            }
+        };
+        draw();
+        assert_eq!(allocations(draw), 0, "{sampling:?}");
+    }
+    let samplers = [1, 2].map(|seed| (replay.sampler().seed(seed).build().expect("a sampler"), 1.0));
+    let mut mixture = Mixture::weighted(samplers, 0).expect("a mixture");
+    let mut sample = Sample::default();
+    let mut draw = || (0..200).for_each(|_| mixture.sample_into(20, &mut sample).expect("a sample"));
+    draw();
+    assert_eq!(allocations(draw), 0);
+}

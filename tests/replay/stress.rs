@@ -1,0 +1,73 @@
+//! Writers and samplers at the same time: nothing torn, stale or half-written is ever seen.
+
+use std::{
+    sync::atomic::{AtomicBool, AtomicU64, Ordering::Relaxed},
+    thread,
+    time::{Duration, Instant},
+};
+
+use gleaner::replay::{Replay, Sample};
+
+use crate::made::{Block, Made, Source};
+
+/// Writes ticks and whole episodes until told to stop.
+fn write(replay: &Replay<Made>, worker: u64, stop: &AtomicBool) {
+    let (mut rows, mut episodes) = (Source::new(5, worker), Source::new(1, worker + 100));
+    let mut noise = worker as u32;
+    let mut byte = || {
+        noise = noise.wrapping_mul(1_664_525).wrapping_add(1_013_904_223);
+        (noise >> 24).min(254) as u8
+    };
+    while !stop.load(Relaxed) {
+        replay.extend(&Block::new(&rows.ticks(3, 20, &mut byte), Some(5))).expect("room");
+        replay.extend(&Block::new(&episodes.episodes(&[7, 2]), None)).expect("room");
+    }
+}
+
+/// Every column of a frame says the same, and what followed it is what did.
+fn check(sample: &Sample<Made>) {
+    for i in 0..sample.len() {
+        let serial = sample.actions()[i];
+        assert_eq!(sample.rewards()[i], serial as f32);
+        assert_eq!(sample.versions()[i], u64::from(!(serial as u32)));
+        let (id, step) = (sample.trajectory_ids()[i].0 as i32, sample.steps()[i].0 as i32);
+        assert_eq!(sample.observations()[i], [id, step]);
+        assert_eq!(sample.next_observation(i), &[id, step + 1]);
+    }
+}
+
+/// J13: four writers, four samplers, a ring so small that every frame is overwritten many times a second.
+#[test]
+fn j13_writers_and_samplers_at_once() {
+    let replay = Replay::<Made>::new(97).expect("a buffer");
+    replay.extend(&Block::new(&Source::new(1, 0).episodes(&[3]), None)).expect("room");
+    let (stop, sampled) = (AtomicBool::new(false), AtomicU64::new(0));
+    let end = Instant::now() + Duration::from_secs(2);
+    thread::scope(|scope| {
+        for worker in 1..=4 {
+            let (replay, stop) = (&replay, &stop);
+            scope.spawn(move || write(replay, worker, stop));
+        }
+        let samplers = (0..4_u64).map(|seed| {
+            let (replay, sampled) = (&replay, &sampled);
+            scope.spawn(move || {
+                let builder = replay.sampler().batch_size(40).seed(seed);
+                let mut sampler =
+                    if seed % 2 == 0 { builder } else { builder.n_step(1, 0.9) }.build().expect("a sampler");
+                let mut sample = Sample::default();
+                while Instant::now() < end {
+                    sampler.sample_into(&mut sample).expect("frames");
+                    check(&sample);
+                    sampled.fetch_add(sample.len() as u64, Relaxed);
+                }
+            })
+        });
+        // Stops the writers also when a sampler has failed.
+        let failed = samplers.collect::<Vec<_>>().into_iter().filter_map(|sampler| sampler.join().err()).next();
+        stop.store(true, Relaxed);
+        failed.map(|payload| std::panic::resume_unwind(payload));
+    });
+    assert!(replay.write_count() > 97 * 10, "{} frames written", replay.write_count());
+    assert!(sampled.into_inner() > 1_000);
+    assert_eq!(replay.len(), 97);
+}
