@@ -23,7 +23,7 @@ impl Draws {
     #[inline]
     pub(super) fn bits(&mut self) -> u64 {
         let [low, high] = threefry(self.key, [self.next as u32, (self.next >> 32) as u32]);
-        self.next += 1;
+        self.next = self.next.wrapping_add(1);
         u64::from(low) | u64::from(high) << 32
     }
 
