@@ -30,7 +30,7 @@ impl Draws {
     /// A whole number in `0..n`, by Lemire's multiplication; 0 when `n` is 0. The bias is at most `n / 2⁶⁴`.
     #[inline]
     pub(super) fn below(&mut self, n: u64) -> u64 {
-        (u128::from(self.bits()) * u128::from(n) >> 64) as u64
+        ((u128::from(self.bits()) * u128::from(n)) >> 64) as u64
     }
 
     /// A number in `[0, 1)`, from 53 bits.
