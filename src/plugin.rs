@@ -68,7 +68,7 @@ pub(crate) fn adopt_now<T: Task>(world: &mut World) {
     if newer {
         // Only a system that was removed by the host could be missing: then its stage is the host's own.
         let _ = world.run_system_cached(weights::sync_weights::<T>);
-        let _ = world.run_system_cached(policy::adopt::<T>);
+        let _ = world.run_system_cached(policy::adopt_now::<T>);
         let _ = world.run_system_cached(weights::confirm_adoption::<T>);
     }
 }

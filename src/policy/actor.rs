@@ -1,6 +1,6 @@
 //! The policy entity: what acts in a world, with the weights it runs under.
 
-use std::sync::{Arc, Mutex, PoisonError};
+use std::sync::{Arc, Mutex};
 
 use bevy_ecs::prelude::*;
 
@@ -9,11 +9,12 @@ use super::{
     cpu::CpuNetwork,
     evaluate::Evaluator,
     normalize::{Normalizer, RunningNorm},
+    packing::{PackedWeights, Packing},
     plan::{Exploration, Network, Plan, States},
     policy::{ActFunction, NetworkPolicy, Policy, PolicyKind},
 };
 use crate::{
-    components::{PolicyWeights, TickPlan, TickReport, Weights},
+    components::Weights,
     data::{Data, Dtype, Field},
     error::Error,
     space::Space,
@@ -44,6 +45,9 @@ pub(super) struct NetworkActor<T: Task> {
     pub plan: Plan,
     /// One for each thread that infers, which takes its own; a single one on a GPU.
     pub networks: Vec<Mutex<Lane>>,
+    pub packing: Packing,
+    /// The weights that all networks act by.
+    pub packed: PackedWeights,
     pub exploration: Exploration,
     pub normalizer: Option<Normalizer>,
     /// The statistics that the next adoption takes its normaliser from.
@@ -213,6 +217,8 @@ impl<T: Task> NetworkActor<T> {
         let weights = Arc::new(policy.initial_weights(&plan)?);
         let running = policy.running_norm(plan.inputs)?;
         let (first, backend) = policy.site.open(&plan, rows)?;
+        let packer = first.packer();
+        let packed = packer.pack(&weights)?;
         let mut networks = vec![first];
         if backend == "cpu" {
             for _ in 1..threads {
@@ -233,50 +239,15 @@ impl<T: Task> NetworkActor<T> {
             fresh: Vec::new(),
             std: Vec::new(),
             networks: networks.into_iter().map(|network| Mutex::new(Lane { network, inputs: Vec::new() })).collect(),
+            packing: Packing::new(packer),
+            packed: packed.clone(),
             plan,
             normalizer,
             running,
             backend,
             raw: T::Observation::fields().iter().all(|field| field.dtype == Dtype::F32),
         };
-        actor.load(&weights)?;
+        actor.adopt(weights.clone(), packed)?;
         Ok((actor, weights))
     }
-
-    fn load(&mut self, weights: &Weights) -> Result<(), Error> {
-        for lane in &mut self.networks {
-            lane.get_mut().unwrap_or_else(PoisonError::into_inner).network.load(weights)?;
-        }
-        self.std.clear();
-        let log_std = weights.get("log_std").map_or(&[][..], |tensor| &tensor.data);
-        self.std.extend(log_std.iter().map(|log_std| crate::math::exp(*log_std)));
-        Ok(())
-    }
-
-    fn adopt(&mut self, weights: &Arc<Weights>) -> Result<(), Error> {
-        self.load(weights)?;
-        if let Some(running) = &self.running {
-            self.normalizer = Some(running.snapshot());
-        }
-        self.evaluator.set(weights.clone(), self.normalizer.clone());
-        Ok(())
-    }
-}
-
-/// Packs weights that came with this tick, and stamps the coming one with their version.
-pub(crate) fn adopt<T: Task>(
-    policy: Single<(&mut Actor<T>, &PolicyWeights<T>)>,
-    mut plan: ResMut<TickPlan<T>>,
-    report: Res<TickReport<T>>,
-) {
-    let (mut actor, published) = policy.into_inner();
-    if published.version == plan.version {
-        return;
-    }
-    if let ActorKind::Network(network) = &mut actor.kind
-        && let Err(error) = network.adopt(&published.weights)
-    {
-        return report.fail(0, error);
-    }
-    plan.version = published.version;
 }

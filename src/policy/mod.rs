@@ -2,6 +2,7 @@
 
 mod act;
 mod actor;
+mod adopt;
 pub mod backend;
 mod call;
 mod chain;
@@ -20,6 +21,7 @@ pub mod network;
 pub mod normalize;
 mod observe;
 pub mod operation;
+pub mod packing;
 mod params;
 pub mod plan;
 #[expect(clippy::module_inception, reason = "the organ and its front door share the field's word")]
@@ -29,7 +31,8 @@ mod remember;
 mod resolve;
 pub mod states;
 
-pub(crate) use actor::{Actor, adopt};
+pub(crate) use actor::Actor;
+pub(crate) use adopt::{adopt, adopt_now};
 pub use backend::Backend;
 pub use check::check_actions;
 pub use cpu::CpuNetwork;

@@ -20,6 +20,7 @@ mod pack;
 mod params;
 mod rows;
 mod stage;
+mod staging;
 mod weights;
 
 use std::sync::Arc;
@@ -32,14 +33,14 @@ use self::{
     pack::Packed,
     rows::{RowBuffers, uniform_stride},
     stage::Stage,
+    staging::GpuPacker,
     weights::DeviceWeights,
 };
 use super::{
     call,
-    plan::{Forward, Network, Outcome, Plan, States},
+    plan::{Forward, Network, Outcome, PackedWeights, Packer, Plan, States},
 };
 use crate::{
-    components::Weights,
     error::Error,
     gpu::{Gpu, Kernel, Readback, Upload},
 };
@@ -51,7 +52,7 @@ pub use params::{Layout, layouts};
 pub struct GpuNetwork {
     gpu: Arc<Gpu>,
     plan: Plan,
-    fused: Option<Fused>,
+    packer: GpuPacker,
     stages: Vec<Stage>,
     head: Kernel,
     weights: DeviceWeights,
@@ -80,11 +81,12 @@ impl GpuNetwork {
         };
         let head = head::kernel(&gpu, &plan.head)?;
         let weights = DeviceWeights::new(&gpu, &plan, fused.is_some())?;
+        let packer = GpuPacker::new(gpu.clone(), plan.clone(), fused, weights.tensors().clone());
         let states = DeviceStates::new(&gpu, plan.state(), plan.head.state())?;
         Ok(Self {
             gpu,
             plan,
-            fused,
+            packer,
             stages,
             head,
             weights,
@@ -122,7 +124,7 @@ impl GpuNetwork {
         Ok(())
     }
 
-    /// Records upload, layers, head and readback of one forward.
+    /// Records new weights, upload, layers, head and readback of one forward.
     fn record(
         &self,
         buffers: &RowBuffers,
@@ -133,6 +135,7 @@ impl GpuNetwork {
         brought: &[(u64, &wgpu::Buffer)],
     ) -> Result<wgpu::CommandBuffer, Error> {
         let mut encoder = self.gpu.device().create_command_encoder(&Default::default());
+        self.weights.record(&mut encoder);
         let mut at = 0;
         for (size, buffer) in sent.iter().filter(|(size, _)| *size > 0) {
             encoder.copy_buffer_to_buffer(from, at, buffer, 0, *size);
@@ -155,11 +158,13 @@ impl GpuNetwork {
 }
 
 impl Network for GpuNetwork {
-    fn load(&mut self, weights: &Weights) -> Result<(), Error> {
+    fn packer(&self) -> Arc<dyn Packer> {
+        Arc::new(self.packer.clone())
+    }
+
+    fn adopt(&mut self, packed: &PackedWeights) -> Result<(), Error> {
         self.gpu.check()?;
-        weights.check(&self.plan.tensors())?;
-        self.weights.load(&self.gpu, (&self.plan, self.fused.as_ref()), weights)?;
-        self.log_std = weights.get("log_std").map_or(Vec::new(), |tensor| tensor.data.clone());
+        self.log_std = self.weights.adopt(&self.packer, packed)?;
         Ok(())
     }
 
@@ -194,7 +199,13 @@ impl Network for GpuNetwork {
         let from = self.upload.fill(&self.gpu, "policy upload", &parts)?;
         let to = self.readback.reserve(&self.gpu, "policy readback", brought.iter().map(|(size, _)| size).sum())?;
         let commands = self.record(buffers, rows, &from, &sent, &to, &brought)?;
-        self.gpu.run(commands, self.stages.len() as u64 + 1, &mut [&mut self.upload], Some(&mut self.readback))?;
+        let mut staging = self.weights.submit();
+        let mut none = Upload::default();
+        let uploads = &mut [&mut self.upload, staging.as_mut().unwrap_or(&mut none)];
+        self.gpu.run(commands, self.stages.len() as u64 + 1, uploads, Some(&mut self.readback))?;
+        if let Some(staging) = staging {
+            self.packer.give_back(staging);
+        }
         self.uniforms = held;
         self.uniforms.clone_from(&self.packed.uniforms);
         out.values.fill(0.0);

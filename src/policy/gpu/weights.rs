@@ -2,21 +2,27 @@
 
 use std::ops::Range;
 
-use super::fused::{Fused, NETWORK_SIZE};
+use super::{
+    fused::NETWORK_SIZE,
+    staging::{GpuPacker, Staging},
+};
 use crate::{
-    components::Weights,
     error::Error,
     gpu::{Gpu, Upload},
-    policy::plan::Plan,
+    policy::plan::{PackedWeights, Plan},
 };
+
+/// Tensors and where they are in device memory.
+pub(super) type Tensors = Vec<(String, Range<u64>)>;
 
 pub(super) struct DeviceWeights {
     buffer: wgpu::Buffer,
-    tensors: Vec<(String, Range<u64>)>,
+    tensors: Tensors,
     /// All weights once more, as the fused kernel reads them; a word without one.
     network: wgpu::Buffer,
-    upload: Upload,
-    /// Whether a whole set has arrived.
+    /// What the next forward copies.
+    staging: Option<Staging>,
+    /// Whether a whole set was submitted.
     loaded: bool,
 }
 
@@ -35,39 +41,39 @@ impl DeviceWeights {
         let buffer = gpu.create_buffer("weights", end, usage, false)?;
         let usage = wgpu::BufferUsages::UNIFORM | wgpu::BufferUsages::COPY_DST;
         let network = gpu.buffer("fused weights", if fused { NETWORK_SIZE } else { 0 }, usage)?;
-        Ok(Self { buffer, tensors, network, upload: Upload::default(), loaded: false })
+        Ok(Self { buffer, tensors, network, staging: None, loaded: false })
     }
 
-    /// Copies a checked set over the old one. The caller has waited for every forward, so no kernel reads meanwhile.
-    pub(super) fn load(
-        &mut self,
-        gpu: &Gpu,
-        (plan, fused): (&Plan, Option<&Fused>),
-        weights: &Weights,
-    ) -> Result<(), Error> {
-        let data = |name: &str| weights.get(name).map_or(&[][..], |tensor| &tensor.data);
-        let mut parts: Vec<&[u8]> = self.tensors.iter().map(|(name, _)| bytemuck::cast_slice(data(name))).collect();
-        let network = fused.map(|fused| fused.pack(plan, weights));
-        parts.extend(network.as_deref());
-        let from = self.upload.fill(gpu, "weights upload", &parts)?;
-        self.loaded = false;
-        let mut encoder = gpu.device().create_command_encoder(&Default::default());
+    /// Takes over what `packer` packed: it replaces the old set in front of the next forward. Gives the tensor `log_std`.
+    pub(super) fn adopt(&mut self, packer: &GpuPacker, packed: &PackedWeights) -> Result<Vec<f32>, Error> {
+        let (staging, log_std) = packer.take(packed)?;
+        self.staging = Some(staging);
+        Ok(log_std)
+    }
+
+    /// Records the copies of what was adopted since the last forward.
+    pub(super) fn record(&self, encoder: &mut wgpu::CommandEncoder) {
+        let Some(Staging { buffer, sizes, .. }) = &self.staging else { return };
         let mut at = 0;
         let tensors = self.tensors.iter().map(|(_, range)| (&self.buffer, range.start));
-        for ((to, start), part) in tensors.chain([(&self.network, 0)]).zip(&parts) {
-            let size = part.len() as u64;
-            if size > 0 {
-                encoder.copy_buffer_to_buffer(&from, at, to, start, size);
-                at += size;
-            }
+        for ((to, start), size) in tensors.chain([(&self.network, 0)]).zip(sizes).filter(|(_, size)| **size > 0) {
+            encoder.copy_buffer_to_buffer(buffer, at, to, start, *size);
+            at += size;
         }
-        gpu.run(encoder.finish(), 0, &mut [&mut self.upload], None)?;
-        self.loaded = true;
-        Ok(())
+    }
+
+    /// The staging memory that the recorded copies read, to be submitted with them.
+    pub(super) fn submit(&mut self) -> Option<Upload> {
+        self.loaded = self.loaded();
+        self.staging.take().map(|staging| staging.upload)
     }
 
     pub(super) fn loaded(&self) -> bool {
-        self.loaded
+        self.loaded || self.staging.is_some()
+    }
+
+    pub(super) fn tensors(&self) -> &Tensors {
+        &self.tensors
     }
 
     pub(super) fn network(&self) -> &wgpu::Buffer {
