@@ -17,7 +17,7 @@ use crate::{
     plugin::{self, TaskParts},
     policy::{Actor, Policy, RunningNorm, plan::Plan},
     rollout::{ArenaPool, Assembly, Block, Columns, Rollout, RolloutSlot, TrajectoryPool, in_order, with_rollout},
-    schedule::{Collect, CollectSystems, Executor},
+    schedule::{Collect, CollectSystems, Executor, Overlap},
     seed::Seed,
     stats::{Fixed, Monitor},
     task::{Task, check_spaces},
@@ -48,6 +48,7 @@ pub(crate) fn build<T: Task>(
     max_memory: usize,
 ) -> Result<Collector<T>, Error> {
     check_spaces::<T>()?;
+    check_overlap(&config, &policy, &*stepper)?;
     let (asked, effective) = (config.frames_per_batch.unwrap_or(0), config.effective_frames_per_batch());
     if asked > 0 && asked != effective {
         let rows = config.rows;
@@ -56,7 +57,7 @@ pub(crate) fn build<T: Task>(
     let mut world = World::new();
     // Conflicts among gleaner's own systems are errors; a host's systems only warn.
     let ambiguity = if setup.is_empty() { LogLevel::Error } else { LogLevel::Warn };
-    let mut schedule = Collect::base_schedule(config.executor, ambiguity);
+    let mut schedule = Collect::schedule_with(config.executor, config.overlap, ambiguity);
     let plan = policy.plan()?;
     let columns = columns::<T>(&mut world, &config, plan.as_ref(), extras)?;
     let specs: Arc<[ColumnSpec]> = columns.specs.clone().into();
@@ -84,6 +85,7 @@ pub(crate) fn build<T: Task>(
             rollout,
             parallelism: config.parallelism(),
             infer: CollectSystems::Infer,
+            overlap: config.overlap,
         },
     );
     let spawn = Spawn {
@@ -92,6 +94,7 @@ pub(crate) fn build<T: Task>(
         seed: Seed(config.seed),
         worker: config.worker.map(u32::from),
         limit,
+        overlap: config.overlap,
     };
     let entities = stepper.install(&mut world, &mut schedule, &spawn)?;
     for change in setup {
@@ -117,6 +120,24 @@ pub(crate) fn build<T: Task>(
     };
     drive.renumber(0, &entities);
     Ok(Collector::new(drive, config, stepper, hooks, evaluator, weights, entities))
+}
+
+/// Whether the rows can be two lanes, if they shall be.
+fn check_overlap<T: Task>(config: &CollectorConfig, policy: &Policy<T>, stepper: &dyn Stepper<T>) -> Result<(), Error> {
+    if config.overlap == Overlap::None {
+        return Ok(());
+    }
+    let conflict = |second, reason: &str| Err(Error::Conflict { first: "overlap", second, reason: reason.into() });
+    if !stepper.has_lanes() {
+        return conflict("with_simulator", "a simulator steps all rows in one call; leave overlap out");
+    }
+    if policy.is_system() {
+        return conflict("policy", "a host's system acts for all rows at once; leave overlap out");
+    }
+    if config.executor == Executor::SingleThreaded {
+        tracing::warn!("overlap Two: lanes take turns on one thread; they overlap with executor MultiThreaded");
+    }
+    Ok(())
 }
 
 fn columns<T: Task>(

@@ -5,11 +5,11 @@ use std::marker::PhantomData;
 use bevy_ecs::{prelude::*, schedule::ScheduleBuildError};
 
 use crate::{
-    components::{Parallelism, PolicyWeights, TickPlan, TickReport},
+    components::{AllRows, LowerRows, Parallelism, PolicyWeights, TickPlan, TickReport, UpperRows},
     error::Error,
     policy::{self, Actor},
     rollout::{self, Rollout, RolloutSlot},
-    schedule::{CollectSystems, TaskSystems},
+    schedule::{CollectSystems, LaneSystems, Overlap, TaskSystems},
     task::Task,
     weights::{self, WeightsHandle, WeightsSource},
 };
@@ -22,12 +22,13 @@ pub(crate) struct TaskParts<T: Task> {
     pub parallelism: Parallelism,
     /// Where in the tick the policy acts.
     pub infer: CollectSystems,
+    pub overlap: Overlap,
 }
 
 /// Adds a task's resources, policy entity and stages. The Step stage is the environments' or the host's.
 pub(crate) fn install_parts<T: Task>(world: &mut World, schedule: &mut Schedule, parts: TaskParts<T>) {
     let own = TaskSystems::of::<T>();
-    let TaskParts { actor, weights, rollout, parallelism, infer } = parts;
+    let TaskParts { actor, weights, rollout, parallelism, infer, overlap } = parts;
     let (hosted, publishes) = (actor.is_system(), weights.is_some());
     let normalises = actor.normalization().is_some();
     let latest = weights.as_ref().map(WeightsHandle::latest).unwrap_or_default();
@@ -39,15 +40,20 @@ pub(crate) fn install_parts<T: Task>(world: &mut World, schedule: &mut Schedule,
     world.insert_resource(TickReport::<T>::default());
     world.insert_resource(RolloutSlot(Some(Box::new(rollout))));
     if normalises {
-        schedule.add_systems(policy::observe::<T>.in_set(own).in_set(infer).before(policy::infer::<T>));
+        let observe = policy::observe::<T>.in_set(own).in_set(infer);
+        schedule.add_systems(observe.before(policy::infer::<T, AllRows>).before(LaneSystems::InferLower));
     }
     // Only stages that have something to do: a system costs 40 ns a tick.
     if hosted {
         let check =
             policy::check_host_actions::<T>.after(CollectSystems::Infer).before(CollectSystems::Step).in_set(own);
         schedule.add_systems(check);
+    } else if overlap == Overlap::Two {
+        let lower = policy::infer::<T, LowerRows>.in_set(LaneSystems::InferLower);
+        let upper = policy::infer::<T, UpperRows>.in_set(LaneSystems::InferUpper);
+        schedule.add_systems((lower, upper).in_set(own));
     } else {
-        schedule.add_systems(policy::infer::<T>.in_set(own).in_set(infer));
+        schedule.add_systems(policy::infer::<T, AllRows>.in_set(own).in_set(infer));
     }
     if publishes {
         let sync = (weights::sync_weights::<T>, policy::adopt::<T>, weights::confirm_adoption::<T>);

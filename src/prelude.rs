@@ -14,7 +14,7 @@ pub use crate::{
     policy::{Backend, Exploration, NetworkSpec, Policy},
     registry::Registry,
     rollout::{Batch, Layout, RewardTransform},
-    schedule::{Collect, CollectSystems, Executor},
+    schedule::{Collect, CollectSystems, Executor, Overlap},
     seed::{Stream, Streams},
     space::Space,
     stats::Stats,

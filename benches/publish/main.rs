@@ -2,6 +2,7 @@
 //!
 //! `cargo bench --bench publish` prints the figures; `-- --check` fails if one misses its bound.
 
+#[allow(dead_code, reason = "other benches use the rest")]
 #[path = "../collect/runner.rs"]
 mod runner;
 

@@ -3,6 +3,7 @@
 mod column;
 mod critic;
 mod end;
+mod lane;
 mod policy;
 mod row;
 mod tick;
@@ -12,6 +13,8 @@ mod weights;
 pub use column::{ColumnSpec, Remembered, Source};
 pub use critic::Critic;
 pub use end::{End, Flags, Truncation};
+pub use lane::SecondLane;
+pub(crate) use lane::{AllRows, Lane, LowerRows, UpperRows};
 pub use policy::PolicyWeights;
 pub use row::{
     Action, ActionMask, Episode, EpisodeReturn, EpisodeStep, LastObservation, LogProb, Masks, Observation, Reward,

@@ -17,8 +17,8 @@ use super::{
 };
 use crate::{
     components::{
-        Action, ActionMask, End, Episode, EpisodeStep, LastObservation, Observation, Reward, RowIndex, Slot, Threads,
-        TickPlan, TickReport, Truncation,
+        Action, ActionMask, End, Episode, EpisodeStep, Lane, LastObservation, Observation, Reward, RowIndex, Slot,
+        Threads, TickPlan, TickReport, Truncation,
     },
     data::Data,
     error::{Error, panic_message},
@@ -53,9 +53,9 @@ type StepColumns<E> = (
     (&'static mut Reward, &'static mut End),
 );
 
-/// Steps all active rows, applies limits, keeps real last observations and resets what ended.
-pub(crate) fn step_rows<E: Env>(
-    mut rows: Query<StepColumns<E>>,
+/// Steps all active rows of a lane, applies limits, keeps real last observations and resets what ended.
+pub(crate) fn step_rows<E: Env, L: Lane>(
+    mut rows: Query<StepColumns<E>, L::Rows>,
     settings: Res<EnvSettings<E>>,
     plan: Res<TickPlan<E>>,
     report: Res<TickReport<E>>,

@@ -29,8 +29,10 @@ pub(crate) struct Actor<T: Task> {
     pub(super) fields: Vec<Field>,
     pub(super) trusted: bool,
     pub(super) ticks: u64,
-    /// Frames that the policy acted for.
+    /// Frames that the policy acted for before this tick.
     pub(super) frames: u64,
+    /// Frames of this tick so far.
+    pub(super) acted: u64,
 }
 
 pub(super) enum ActorKind<T: Task> {
@@ -142,7 +144,7 @@ impl<T: Task> Actor<T> {
             }
         };
         let (space, fields) = (T::action_space(), T::Action::fields());
-        Ok((Self { kind, space, fields, trusted: policy.trusted, ticks: 0, frames: 0 }, initial))
+        Ok((Self { kind, space, fields, trusted: policy.trusted, ticks: 0, frames: 0, acted: 0 }, initial))
     }
 
     /// Goes on as if the policy had acted for `frames` frames.

@@ -13,8 +13,8 @@ use super::{
 };
 use crate::{
     components::{
-        Action, ActionKey, ActionMask, Episode, EpisodeStep, LogProb, Masks, Observation, Parallelism, RowIndex, Slot,
-        Threads, TickPlan, TickReport, Value,
+        Action, ActionKey, ActionMask, Episode, EpisodeStep, Lane, LogProb, Masks, Observation, Parallelism, RowIndex,
+        Slot, Threads, TickPlan, TickReport, Value,
     },
     error::{Error, panic_message},
     seed::Streams,
@@ -58,16 +58,18 @@ impl<'a, T: Task> Rows<'a, T> {
     }
 }
 
-/// Acts for all active rows of a task.
-pub(crate) fn infer<T: Task>(
+/// Acts for all active rows of a lane.
+pub(crate) fn infer<T: Task, L: Lane>(
     actor: Single<&mut Actor<T>>,
-    mut rows: Query<InferColumns<T>>,
+    mut rows: Query<InferColumns<T>, L::Rows>,
     plan: Res<TickPlan<T>>,
     report: Res<TickReport<T>>,
 ) {
     let mut actor = actor.into_inner();
-    actor.ticks += 1;
-    let mut acted = 0;
+    if L::FIRST {
+        actor.ticks += 1;
+        actor.acted = 0;
+    }
     if let ActorKind::Network(network) = &mut actor.kind
         && network.states.width() > 0
     {
@@ -101,7 +103,7 @@ pub(crate) fn infer<T: Task>(
             match role {
                 Role::Random => actor.act_at_random(run),
                 Role::Policy => {
-                    acted += run.slots.len() as u64;
+                    actor.acted += run.slots.len() as u64;
                     Threads::enter(plan.threads.as_ref(), || actor.act(run, &report, &plan.parallelism));
                 }
                 Role::Idle => {}
@@ -109,8 +111,10 @@ pub(crate) fn infer<T: Task>(
             rest = behind;
         }
     }
-    // Only now, so that all rows of a tick have acted after as many frames.
-    actor.frames += acted;
+    if L::LAST {
+        // Only now, so that all rows of a tick have acted after as many frames.
+        actor.frames += actor.acted;
+    }
 }
 
 #[derive(Clone, Copy, PartialEq)]

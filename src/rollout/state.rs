@@ -165,7 +165,7 @@ pub(crate) struct Rollout<T: Task> {
     pub plan: TickPlan<T>,
     /// Version that chose the actions of the tick before.
     pub previous_version: u64,
-    /// Whether rows are one table in slot order.
+    /// Whether rows are tables of consecutive slots.
     pub in_order: bool,
     /// Whether Record wrote the tick in progress, so that Assemble has something to close.
     pub recorded: bool,
