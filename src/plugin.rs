@@ -51,7 +51,8 @@ pub(crate) fn install_parts<T: Task>(world: &mut World, schedule: &mut Schedule,
     } else if overlap == Overlap::Two {
         let lower = policy::infer::<T, LowerRows>.in_set(LaneSystems::InferLower);
         let upper = policy::infer::<T, UpperRows>.in_set(LaneSystems::InferUpper);
-        schedule.add_systems((lower, upper).in_set(own));
+        let ahead = policy::infer_ahead::<T>.in_set(LaneSystems::InferAhead);
+        schedule.add_systems((lower, upper, ahead).in_set(own));
     } else {
         schedule.add_systems(policy::infer::<T, AllRows>.in_set(own).in_set(infer));
     }

@@ -27,10 +27,12 @@ pub enum Overlap {
     /// The policy acts for all rows, then all step.
     #[default]
     None,
-    /// The rows are two lanes, halves in row order: the first steps while the policy acts for the second. Worth it for
-    /// environments that take about as long as a policy on a GPU, or that wait; with [`Executor::MultiThreaded`], under
-    /// the other one the lanes take turns. The data are the same, bit for bit. A host's systems between the stages
-    /// [`Infer`](CollectSystems::Infer) and [`Step`](CollectSystems::Step) find these side by side.
+    /// The rows are two lanes, halves in row order: one steps while the policy acts for the other. First the lower rows
+    /// step while it acts for the upper ones, then the upper ones while it acts for the lower ones' coming tick (not if it
+    /// remembers, nor if distributions are recorded: then for nobody). Worth it for environments that take about as long as
+    /// a policy on a GPU, or that wait; with [`Executor::MultiThreaded`], under the other one the lanes take turns. The data
+    /// are the same, bit for bit. A host's systems between the stages [`Infer`](CollectSystems::Infer) and
+    /// [`Step`](CollectSystems::Step) find these side by side.
     Two,
 }
 
@@ -41,6 +43,8 @@ pub(crate) enum LaneSystems {
     InferUpper,
     StepLower,
     StepUpper,
+    /// Of the lower lane, for the coming tick.
+    InferAhead,
 }
 
 /// The stages of a tick, in order. A host adds systems to a set, orders its own around it, or replaces a stage.
@@ -109,7 +113,8 @@ impl Collect {
                 );
                 schedule.configure_sets(within);
                 schedule.configure_sets((InferLower, InferUpper, StepUpper).chain());
-                schedule.configure_sets((StepLower.after(InferLower), (Infer, Step).before(Record)))
+                schedule.configure_sets((StepLower.after(InferLower), InferAhead.after(StepLower).after(InferUpper)));
+                schedule.configure_sets((Infer, Step, InferAhead).before(Record))
             }
         };
         schedule

@@ -147,19 +147,19 @@ fn slow(spans: &Spans) -> CollectorBuilder<Slow, RowStepper<Slow>> {
     Collector::with_factory(build).policy(Policy::function(act)).rows(ROWS).frames_per_batch(ROWS * 10)
 }
 
-/// How many steps went on while the policy acted for other rows.
-fn overlaps(overlap: Overlap) -> usize {
+/// How many steps of each lane went on while the policy acted for the other.
+fn overlaps(overlap: Overlap) -> [usize; 2] {
     let spans = Spans::default();
     let builder = slow(&spans).overlap(overlap).executor(Executor::MultiThreaded);
     builder.build().unwrap().next().unwrap().unwrap();
     let spans = spans.lock().unwrap();
     let of = |stage| spans.iter().filter(move |span| span.0 == stage);
     let lane = |row: usize| row / (ROWS / 2);
-    let mut count = 0;
+    let mut count = [0; 2];
     for (_, stepped, start, end) in of("step") {
         for (_, acted, ..) in of("infer").filter(|(_, _, from, to)| from < end && start < to) {
             assert_ne!(lane(*stepped), lane(*acted), "a lane stepped before its actions were there");
-            count += 1;
+            count[lane(*stepped)] += 1;
         }
         assert!(start < end && of("infer").count() > 0);
     }
@@ -168,10 +168,10 @@ fn overlaps(overlap: Overlap) -> usize {
 
 #[test]
 fn one_lane_steps_while_the_policy_acts_for_the_other() {
-    assert_eq!(overlaps(Overlap::None), 0);
+    assert_eq!(overlaps(Overlap::None), [0, 0]);
     let count = overlaps(Overlap::Two);
     // Ten ticks; a busy machine may be late for some.
-    assert!(count >= 5, "only {count} steps overlapped");
+    assert!(count.iter().all(|steps| *steps >= 5), "only {count:?} steps overlapped");
 }
 
 #[test]

@@ -24,6 +24,8 @@ pub struct TickPlan<T> {
     pub cut_from: u32,
     /// Version of the weights that act.
     pub version: u64,
+    /// `active` and `random` of the coming tick, if it belongs to the same rollout.
+    pub(crate) ahead: Option<(u32, u32)>,
     /// How row chunks are spread over threads.
     pub parallelism: Parallelism,
     pub(crate) threads: Option<Threads>,
@@ -43,6 +45,7 @@ impl<T> Default for TickPlan<T> {
             random: 0,
             cut_from: u32::MAX,
             version: 0,
+            ahead: None,
             parallelism: Parallelism::SERIAL,
             threads: None,
             task: PhantomData,

@@ -5,6 +5,7 @@ use std::sync::{Arc, Mutex};
 use bevy_ecs::prelude::*;
 
 use super::{
+    ahead::Ahead,
     backend::Backend,
     cpu::CpuNetwork,
     evaluate::Evaluator,
@@ -33,6 +34,7 @@ pub(crate) struct Actor<T: Task> {
     pub(super) frames: u64,
     /// Frames of this tick so far.
     pub(super) acted: u64,
+    pub(super) ahead: Ahead<T>,
 }
 
 pub(super) enum ActorKind<T: Task> {
@@ -144,7 +146,19 @@ impl<T: Task> Actor<T> {
             }
         };
         let (space, fields) = (T::action_space(), T::Action::fields());
-        Ok((Self { kind, space, fields, trusted: policy.trusted, ticks: 0, frames: 0, acted: 0 }, initial))
+        Ok((
+            Self {
+                kind,
+                space,
+                fields,
+                trusted: policy.trusted,
+                ticks: 0,
+                frames: 0,
+                acted: 0,
+                ahead: Ahead::default(),
+            },
+            initial,
+        ))
     }
 
     /// Goes on as if the policy had acted for `frames` frames.

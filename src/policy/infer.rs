@@ -93,22 +93,9 @@ pub(crate) fn infer<T: Task, L: Lane>(
             log_probs: log_probs.bypass_change_detection(),
             values: values.bypass_change_detection(),
         };
-        // Rows of one role are one run; with rows in slot order that is at most three.
-        while !rest.slots.is_empty() {
-            let role = role(rest.slots[0], &plan);
-            let all = plan.random == 0 && plan.active == u32::MAX;
-            let same = if all { None } else { rest.slots.iter().position(|slot| self::role(*slot, &plan) != role) };
-            let end = same.unwrap_or(rest.slots.len());
-            let (run, behind) = rest.split_at(end);
-            match role {
-                Role::Random => actor.act_at_random(run),
-                Role::Policy => {
-                    actor.acted += run.slots.len() as u64;
-                    Threads::enter(plan.threads.as_ref(), || actor.act(run, &report, &plan.parallelism));
-                }
-                Role::Idle => {}
-            }
-            rest = behind;
+        let is_done = L::FIRST && !L::LAST && actor.recall(&mut rest, &plan);
+        if !is_done {
+            actor.act_by_role(rest, &plan, &report);
         }
     }
     if L::LAST {
@@ -135,6 +122,26 @@ fn role<T>(slot: Slot, plan: &TickPlan<T>) -> Role {
 }
 
 impl<T: Task> Actor<T> {
+    /// Acts for `rest` as `plan` says. Rows of one role are one run; with rows in slot order that is at most three.
+    pub(super) fn act_by_role(&mut self, mut rest: Rows<'_, T>, plan: &TickPlan<T>, report: &TickReport<T>) {
+        while !rest.slots.is_empty() {
+            let role = role(rest.slots[0], plan);
+            let all = plan.random == 0 && plan.active == u32::MAX;
+            let same = if all { None } else { rest.slots.iter().position(|slot| self::role(*slot, plan) != role) };
+            let end = same.unwrap_or(rest.slots.len());
+            let (run, behind) = rest.split_at(end);
+            match role {
+                Role::Random => self.act_at_random(run),
+                Role::Policy => {
+                    self.acted += run.slots.len() as u64;
+                    Threads::enter(plan.threads.as_ref(), || self.act(run, report, &plan.parallelism));
+                }
+                Role::Idle => {}
+            }
+            rest = behind;
+        }
+    }
+
     fn act_at_random(&self, rows: Rows<'_, T>) {
         random_actions::<T>(&self.space, &self.fields, Masks::new(rows.masks), &rows.streams(), rows.actions);
         // Only a network writes anything else there.

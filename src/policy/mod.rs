@@ -3,6 +3,7 @@
 mod act;
 mod actor;
 mod adopt;
+mod ahead;
 pub mod backend;
 mod call;
 mod chain;
@@ -33,6 +34,7 @@ pub mod states;
 
 pub(crate) use actor::Actor;
 pub(crate) use adopt::{adopt, adopt_now};
+pub(crate) use ahead::infer_ahead;
 pub use backend::Backend;
 pub use check::check_actions;
 pub use cpu::CpuNetwork;

@@ -158,3 +158,7 @@ impl Drop for Packing {
         }
     }
 }
+
+#[cfg(test)]
+#[path = "packing_tests.rs"]
+mod tests;
