@@ -3,7 +3,7 @@
 mod support;
 
 use std::{
-    sync::{Arc, Mutex},
+    sync::{Arc, Mutex, MutexGuard, PoisonError},
     thread,
     time::{Duration, Instant},
 };
@@ -19,6 +19,12 @@ use gleaner::{
 use proptest::{prelude::*, test_runner::Config};
 use support::{Case, Log, Publish, Script, TagSim, case, tags};
 
+/// All collectors of a process share bevy's threads: tests take turns, so that two lanes find two of them.
+fn alone() -> MutexGuard<'static, ()> {
+    static TURN: Mutex<()> = Mutex::new(());
+    TURN.lock().unwrap_or_else(PoisonError::into_inner)
+}
+
 fn data(log: &Log) -> impl PartialEq + std::fmt::Debug + '_ {
     (&log.frames, &log.trajectories, &log.notes, &log.finished)
 }
@@ -29,6 +35,7 @@ proptest! {
     /// Rows 1 to 67, horizons 1 to 33, all modes, limits, warm-ups, forced resets, faults, threads, executors.
     #[test]
     fn lanes_give_the_same_data(case in case(), sample in any::<bool>()) {
+        let _turn = alone();
         // What another thread publishes acts from some tick on.
         let publish = if case.publish == Publish::Thread { Publish::Between } else { case.publish };
         let plain = Case { publish, sample, simulator: false, overlap: Overlap::None, ..case };
@@ -81,6 +88,7 @@ fn specs() -> Vec<NetworkSpec> {
 
 #[test]
 fn every_network_gives_the_same_in_lanes() {
+    let _turn = alone();
     for spec in specs() {
         for ((name, plain), (_, lanes)) in
             everything(&spec, false, Backend::Cpu).into_iter().zip(everything(&spec, true, Backend::Cpu))
@@ -176,6 +184,7 @@ fn overlaps(overlap: Overlap, enough: usize) -> [usize; 2] {
 
 #[test]
 fn one_lane_steps_while_the_policy_acts_for_the_other() {
+    let _turn = alone();
     assert_eq!(overlaps(Overlap::None, 1), [0, 0]);
     let count = overlaps(Overlap::Two, 8);
     assert!(count.iter().all(|steps| *steps >= 8), "only {count:?} steps overlapped");
