@@ -74,8 +74,8 @@ fn lanes_give_the_same_data() {
             let builder = builder.init_random_frames(500).max_frames_per_traj(50).seed(5).policy(policy);
             builder.executor(Executor::MultiThreaded).overlap(overlap).build().expect("builds")
         };
-        let (mut plain, mut lanes) = (build(Overlap::None), build(Overlap::Two));
-        while let Some(batch) = plain.next() {
+        let (plain, mut lanes) = (build(Overlap::None), build(Overlap::Two));
+        for batch in plain {
             let (plain, lanes) = (batch.expect("a batch"), lanes.next().expect("a batch").expect("no fault"));
             assert_equal(&plain, &lanes);
             let bits =
