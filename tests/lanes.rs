@@ -58,7 +58,7 @@ fn everything(spec: &NetworkSpec, lanes: bool, backend: Backend) -> Vec<(String,
     let mut collector = builder.record_states(recurrent).overlap(overlap).build().unwrap().erase();
     let weights = collector.weights().unwrap();
     let mut found = Vec::new();
-    while let Some(batch) = collector.next() {
+    for batch in collector.by_ref() {
         let batch = batch.unwrap();
         for spec in batch.columns() {
             found.push((spec.name.into(), batch.column_bytes(spec.name).unwrap().to_vec()));
