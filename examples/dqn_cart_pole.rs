@@ -13,7 +13,7 @@ use gleaner::{
         head::{Annealed, HeadSpec},
     },
     prelude::*,
-    replay::sampler::Uniform,
+    replay::sampler::{Prioritized, Schedule},
 };
 use learner::{Dqn, DqnConfig, OffPolicy, Options, Result};
 
@@ -39,7 +39,8 @@ fn run(options: &Options, stop: &AtomicBool) -> Result<Option<f32>> {
         ticks: 8,
         random_frames: 1_000,
         capacity: 50_000,
-        sampling: Uniform.into(),
+        sampling: Prioritized { beta: Schedule::Linear { from: 0.4, to: 1.0, samples: 20_000 }, ..Default::default() }
+            .into(),
         n_step: (3, 0.99),
         batch: 128,
         steps_per_frame: 0.5,
@@ -54,4 +55,14 @@ fn run(options: &Options, stop: &AtomicBool) -> Result<Option<f32>> {
         experiment.run::<CartPole, _>(options, stop, |weights| Dqn::new(weights, &names, DqnConfig::default()))?;
     mean.inspect(|mean| println!("evaluation mean return: {mean:.1}"));
     Ok(mean)
+}
+
+#[test]
+fn a_quick_run_learns_and_leaves_its_files() {
+    let options = Options::quick("dqn_cart_pole");
+    let mean = run(&options, &AtomicBool::new(false)).unwrap().unwrap();
+    // Random actions give 20 to 25.
+    assert!(mean.is_finite() && mean > 50.0, "{mean}");
+    Weights::load(options.out.join("policy.safetensors")).unwrap();
+    std::fs::remove_dir_all(options.out).unwrap();
 }

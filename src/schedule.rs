@@ -58,7 +58,8 @@ pub enum CollectSystems {
     Infer,
     /// Environments step and reset; a host writes observations, rewards and ends of its own rows.
     Step,
-    /// Rollout columns take the frame.
+    /// Rollout columns take the frame. In a collector whose schedule nobody changed (`setup`), Step writes the columns that
+    /// every task has itself, while its rows are in the caches, and this stage the others.
     Record,
     /// Finished episodes become trajectories; new ones get their ids.
     Assemble,

@@ -4,6 +4,7 @@
 //! `--check` fails if one misses its bound; with `--absolute` the bounds on this machine's own speed count as well.
 
 #[path = "../collect/runner.rs"]
+#[allow(dead_code, reason = "another bench uses the rest")]
 mod runner;
 
 mod bare;

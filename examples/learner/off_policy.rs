@@ -77,6 +77,7 @@ impl OffPolicy {
             .frames_per_batch(rows * self.ticks)
             .init_random_frames(self.random_frames)
             .total_frames(total)
+            .replay(&replay)
             .seed(options.seed)
             .build()?;
         let published = collector.weights().ok_or("the policy is no network")?;
@@ -98,7 +99,7 @@ impl OffPolicy {
         // One receipt waits while the learner is at work: the collector is at most two batches ahead.
         let (sender, receipts) = sync_channel(1);
         thread::scope(|scope| {
-            let writer = scope.spawn(move || write(collector, &replay, &sender));
+            let writer = scope.spawn(move || write(collector, &sender));
             let trained = training.run(self, options, stop, receipts);
             let written = writer.join().unwrap_or_else(|_| Err("the collecting thread panicked".into()));
             trained.and(written)
@@ -119,12 +120,10 @@ impl OffPolicy {
     }
 }
 
-/// Collects into the buffer and says how many frames it wrote, until the budget is used up or nobody listens.
-fn write<E: Env>(collector: Collector<E>, replay: &Replay<E>, sender: &SyncSender<usize>) -> Result<()> {
-    for batch in collector {
-        let batch = batch?;
-        replay.extend(&batch)?;
-        if sender.send(batch.frames()).is_err() {
+/// Collects into the buffer and says what it wrote, until the budget is used up or nobody listens.
+fn write<E: Env>(mut collector: Collector<E>, sender: &SyncSender<Receipt>) -> Result<()> {
+    for receipt in collector.receipts() {
+        if sender.send(receipt?).is_err() {
             break;
         }
     }
@@ -143,12 +142,18 @@ struct Training<T: Task, L> {
 
 impl<E: Env + Default, L: Learner<E>> Training<E, L> {
     /// Learns from what the receipts say is there.
-    fn run(&mut self, goal: &OffPolicy, options: &Options, stop: &AtomicBool, receipts: Receiver<usize>) -> Result<()> {
+    fn run(
+        &mut self,
+        goal: &OffPolicy,
+        options: &Options,
+        stop: &AtomicBool,
+        receipts: Receiver<Receipt>,
+    ) -> Result<()> {
         let (mut due, mut next_trial, mut good_trials) = (0.0, goal.trial_every, 0);
-        for frames in receipts {
+        for receipt in receipts {
             let stats = self.monitor.stats();
             if stats.frames > goal.random_frames {
-                due += frames as f64 * goal.steps_per_frame;
+                due += receipt.frames as f64 * goal.steps_per_frame;
             }
             while due >= 1.0 && !stop.load(Ordering::Relaxed) {
                 self.sampler.sample_into(&mut self.sample)?;

@@ -145,7 +145,10 @@ impl<T: Task> Sample<T> {
         }
         let marks: &mut [End] = columns[column::END].values_mut();
         for last in &scratch.last {
-            marks[*last] = marks[*last].or_truncated(Truncation::BatchEdge);
+            // A terminated frame would take the mark as well, and need none.
+            if !marks[*last].done() {
+                marks[*last] = End::truncated_by(Truncation::BatchEdge);
+            }
         }
     }
 

@@ -67,9 +67,9 @@ pub(super) struct Record {
 }
 
 impl Record {
-    fn new(id: TrajectoryId, first_step: u32, earlier: VecDeque<Span>, place: u32) -> Self {
+    fn new(id: TrajectoryId, first_step: u32, place: u32) -> Self {
         let newest = Span { at: 0, piece: Piece { first: 0, step: 1, len: 0 } };
-        Self { id, first_step, frames: 0, end: End::RUNNING, earlier, newest, place }
+        Self { id, first_step, frames: 0, end: End::RUNNING, earlier: VecDeque::new(), newest, place }
     }
 
     #[inline]
@@ -157,8 +157,8 @@ impl Record {
         self.first_step > 0 || self.positions(window).start > 0
     }
 
-    /// Adds a piece, and forgets those that the window has left.
-    fn push(&mut self, piece: Piece, window: Window) {
+    /// Adds a piece, and forgets those that the window has left. A list that it needs comes from `spare`.
+    fn push(&mut self, piece: Piece, window: Window, spare: &mut Vec<VecDeque<Span>>) {
         let at = self.frames;
         self.frames += piece.len;
         let newest = &mut self.newest.piece;
@@ -167,6 +167,9 @@ impl Record {
         } else if newest.step == piece.step && newest.frame(newest.len) == piece.first {
             newest.len += piece.len;
         } else {
+            if self.earlier.capacity() == 0 {
+                self.earlier = spare.pop().unwrap_or_default();
+            }
             while self.earlier.pop_front_if(|span| span.piece.last() < window.tail).is_some() {}
             self.earlier.push_back(std::mem::replace(&mut self.newest, Span { at, piece }));
         }
@@ -184,6 +187,8 @@ pub(super) struct Index {
     open: HashMap<u64, u32>,
     /// Newest frames of trajectories as they were, ascending: when that frame goes, and it is the newest still, all do.
     deaths: VecDeque<(u64, u32)>,
+    /// Lists of earlier pieces that no record has now: few records have any, and which ones changes all the time.
+    spare: Vec<VecDeque<Span>>,
     /// By record.
     finals: Vec<u8>,
     /// Bytes of an observation.
@@ -216,12 +221,10 @@ impl Index {
         let at = self.free.pop().unwrap_or(self.records.len() as u32);
         let place = self.live.len() as u32;
         if at as usize == self.records.len() {
-            self.records.push(Record::new(id, step, VecDeque::new(), place));
+            self.records.push(Record::new(id, step, place));
             self.finals.resize(self.records.len() * self.width, 0);
         } else {
-            let record = &mut self.records[at as usize];
-            let earlier = std::mem::take(&mut record.earlier);
-            *record = Record::new(id, step, earlier, place);
+            self.records[at as usize] = Record::new(id, step, place);
         }
         self.live.push(at);
         self.open.insert(id.0, at);
@@ -231,7 +234,7 @@ impl Index {
     /// Adds frames to a record; `end` is how the last of them ended the episode. They count once the window reaches them.
     pub(super) fn grow(&mut self, at: u32, piece: Piece, end: End, window: Window) {
         let record = &mut self.records[at as usize];
-        record.push(piece, window);
+        record.push(piece, window, &mut self.spare);
         record.end = end;
         if end.ends_episode() && self.open.get(&record.id.0) == Some(&at) {
             self.open.remove(&record.id.0);
@@ -256,7 +259,11 @@ impl Index {
                 continue;
             }
             record.newest.piece.len = 0;
-            record.earlier.clear();
+            if record.earlier.capacity() > 0 {
+                let mut earlier = std::mem::take(&mut record.earlier);
+                earlier.clear();
+                self.spare.push(earlier);
+            }
             let (id, place) = (record.id.0, record.place as usize);
             if self.open.get(&id) == Some(&at) {
                 self.open.remove(&id);
@@ -271,7 +278,8 @@ impl Index {
 
     /// Bytes held, without what allocators add.
     pub(super) fn memory(&self) -> usize {
-        let pieces: usize = self.records.iter().map(|record| record.earlier.capacity()).sum();
+        let lists = self.records.iter().map(|record| &record.earlier).chain(&self.spare);
+        let pieces: usize = lists.map(VecDeque::capacity).sum();
         self.records.capacity() * size_of::<Record>()
             + pieces * size_of::<Span>()
             + (self.free.capacity() + self.live.capacity()) * size_of::<u32>()

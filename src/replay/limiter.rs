@@ -21,7 +21,8 @@ use super::index::Window;
 use crate::error::Error;
 
 /// How many frames are drawn for each one that is written. Frames that were written but not drawn that often are never
-/// more than `min_size + error_buffer / samples_per_insert` and one block.
+/// more than `min_size + error_buffer / samples_per_insert` and one block. When nobody writes any more, draws beyond what
+/// was written for are [`Error::Timeout`], and the other way round.
 #[derive(Clone, Copy, Debug, PartialEq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct Limiter {

@@ -250,7 +250,8 @@ fn seen_last<T: Task>(block: &Block<T>, slot: usize, ticks: usize) -> T::Observa
     let frames = (0..ticks).rev().map(|tick| tick * block.rows.len() + slot);
     match frames.into_iter().find(|frame| block.flags()[*frame].valid()) {
         Some(frame) => *block.next_observation(frame),
-        None => block.observations()[slot],
+        // The budget left the row out: it sees what it saw, but its slot holds no frame.
+        None => block.observations()[ticks * block.rows.len() + slot],
     }
 }
 

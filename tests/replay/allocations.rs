@@ -60,11 +60,12 @@ fn a_sample_in_old_memory_allocates_nothing() {
         replay.extend(&Block::new(&slots, Some(4))).expect("room");
     };
     (0..4).for_each(|_| write());
+    replay.extend(&Block::new(&Source::new(1, 1).episodes(&[40]), None)).expect("room");
     let samplings: [Sampling; 9] = [
         Uniform.into(),
         Slices::of(3).into(),
         Slices { short: Short::Pad, span: (2, 1), weighting: Weighting::Frames, ..Slices::of(6) }.into(),
-        // Hardly any trajectory is that long: the list of those that are.
+        // One trajectory is that long: it is drawn from the list of those that are.
         Slices::of(30).into(),
         WithoutReplacement::default().into(),
         Consuming { uses: 200 }.into(),

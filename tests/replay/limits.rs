@@ -14,8 +14,8 @@ use gleaner::{
 use crate::made::{Block, Made, Source};
 
 fn limited(capacity: u64, limiter: Limiter, deadline: Duration) -> Result<Replay<Made>, Error> {
-    let capacity = Capacity::Frames(capacity);
-    Replay::with_config(ReplayConfig { capacity, deadline, limiter: Some(limiter), ..ReplayConfig::default() })
+    let plain = Replay::<Made>::new(capacity)?.config().clone();
+    Replay::with_config(ReplayConfig { deadline, limiter: Some(limiter), ..plain })
 }
 
 fn block(source: &mut Source, frames: usize) -> Block {

@@ -7,7 +7,7 @@ use gleaner::{
     config::CollectorBuilder,
     env::RowStepper,
     prelude::*,
-    replay::{Capacity, Limiter, ReplayConfig},
+    replay::{Limiter, ReplayConfig},
 };
 use proptest::prelude::*;
 
@@ -332,12 +332,8 @@ fn the_warm_up_is_stored_and_marked() {
 #[test]
 fn a_buffer_that_takes_too_long_ends_the_collection() {
     for mode in [ReplayWriteMode::Rollout, ReplayWriteMode::Trajectory] {
-        let config = ReplayConfig {
-            capacity: Capacity::Frames(100),
-            deadline: Duration::from_millis(30),
-            limiter: Some(Limiter { samples_per_insert: 1.0, min_size: 1, error_buffer: 20.0 }),
-            ..ReplayConfig::default()
-        };
+        let limiter = Some(Limiter { samples_per_insert: 1.0, min_size: 1, error_buffer: 20.0 });
+        let config = ReplayConfig { deadline: Duration::from_millis(30), limiter, ..buffer(100).config().clone() };
         for hooked in [false, true] {
             let replay = Replay::<Tag>::with_config(config.clone()).unwrap();
             let mut builder = builder().replay(&replay).replay_write_mode(mode);

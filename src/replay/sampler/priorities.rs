@@ -30,6 +30,9 @@ pub(super) struct Priorities {
     /// The window that was seen last.
     tail: u64,
     head: u64,
+    /// What is looked for in the tree.
+    #[serde(skip)]
+    found: Vec<(usize, f64)>,
 }
 
 impl Priorities {
@@ -46,6 +49,7 @@ impl Priorities {
             samples: 0,
             tail: 0,
             head: 0,
+            found: Vec::new(),
         }
     }
 
@@ -163,8 +167,11 @@ impl Priorities {
         let beta = f64::from(self.options.beta.at(self.samples));
         let (at_head, size) = (self.place(self.head), self.tree.size() as u64);
         let lap = self.head - at_head as u64;
-        picks.extend((0..n).map(|_| {
-            let at = self.tree.find(draws.unit() * total);
+        self.found.clear();
+        self.found.extend((0..n).map(|_| (0, draws.unit() * total)));
+        self.tree.find(&mut self.found);
+        picks.extend(self.found.iter().map(|(at, _)| {
+            let at = *at;
             let frame = if at < at_head { lap + at as u64 } else { lap - size + at as u64 };
             let weight = if beta == 0.0 { 1.0 } else { (f64::from(self.tree.get(at)) / least).powf(-beta) as f32 };
             Pick { frame, len: self.len, weight }

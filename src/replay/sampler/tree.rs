@@ -85,9 +85,9 @@ impl Tree {
         bound(changed, lines.len());
         for i in changed.iter().cloned().flatten() {
             let node = &mut levels[0][i / WIDTH];
-            node.sums[i % WIDTH] = lines[i].0.iter().fold(0.0, |sum, chance| sum + f64::from(*chance));
+            node.sums[i % WIDTH] = sum(&lines[i].0.map(f64::from));
             let some = lines[i].0.map(|chance| if chance > 0.0 { chance } else { f32::INFINITY });
-            node.least[i % WIDTH] = some.into_iter().fold(f32::INFINITY, f32::min);
+            node.least[i % WIDTH] = smallest(some);
         }
         for above in 1..levels.len() {
             up(changed);
@@ -95,8 +95,8 @@ impl Tree {
             let (below, level) = (&below[above - 1], &mut level[0]);
             bound(changed, below.len());
             for i in changed.iter().cloned().flatten() {
-                level[i / WIDTH].sums[i % WIDTH] = below[i].sums.iter().sum();
-                level[i / WIDTH].least[i % WIDTH] = below[i].least.into_iter().fold(f32::INFINITY, f32::min);
+                level[i / WIDTH].sums[i % WIDTH] = sum(&below[i].sums);
+                level[i / WIDTH].least[i % WIDTH] = smallest(below[i].least);
             }
         }
         changed.clear();
@@ -108,39 +108,68 @@ impl Tree {
 
     /// The sum of all chances.
     pub(super) fn total(&self) -> f64 {
-        self.root().sums.iter().sum()
+        sum(&self.root().sums)
     }
 
     /// The smallest chance that is not 0; infinite if there is none.
     pub(super) fn least(&self) -> f32 {
-        self.root().least.into_iter().fold(f32::INFINITY, f32::min)
+        smallest(self.root().least)
     }
 
-    /// The place where the sum of the chances, in order, goes beyond `x`, which is from 0 on and below the total: never
-    /// one whose chance is 0. The total is not 0.
-    #[inline]
-    pub(super) fn find(&self, mut x: f64) -> usize {
-        let mut at = 0;
+    /// Finds the places where the sum of the chances, in order, goes beyond numbers that are from 0 on and below the total,
+    /// which is not 0: never one whose chance is 0. Each comes with place 0 and gets its own.
+    ///
+    /// All of them go down level by level, so that none waits for another's memory.
+    pub(super) fn find(&self, found: &mut [(usize, f64)]) {
         for level in self.levels.iter().rev() {
-            let (child, rest) = child(&level[at].sums, x);
-            (at, x) = (at * WIDTH + child, rest);
+            for (at, x) in &mut *found {
+                let (child, rest) = child(&level[*at].sums, *x);
+                (*at, *x) = (*at * WIDTH + child, rest);
+            }
         }
-        at * WIDTH + child(&self.lines[at].0.map(f64::from), x).0
+        for (at, x) in found {
+            *at = *at * WIDTH + child(&self.lines[*at].0.map(f64::from), *x).0;
+        }
     }
+}
+
+/// Where the numbers begin and end if they lie one behind the other, summed up by fours: few additions wait for others.
+#[inline]
+fn bounds(numbers: &[f64; WIDTH]) -> [f64; WIDTH + 1] {
+    let (mut bounds, mut before) = ([0.0; WIDTH + 1], 0.0);
+    for (four, bounds) in numbers.as_chunks::<4>().0.iter().zip(bounds[1..].as_chunks_mut::<4>().0) {
+        let two = four[0] + four[1];
+        let three = two + four[2];
+        *bounds = [before + four[0], before + two, before + three, before + (three + four[3])];
+        before = bounds[3];
+    }
+    bounds
+}
+
+#[inline]
+fn sum(numbers: &[f64; WIDTH]) -> f64 {
+    bounds(numbers)[WIDTH]
+}
+
+/// The smallest number.
+#[inline]
+fn smallest(numbers: [f32; WIDTH]) -> f32 {
+    let smaller = |a: f32, b: f32| if a < b { a } else { b };
+    let mut least = [f32::INFINITY; 4];
+    for four in numbers.as_chunks::<4>().0 {
+        least = std::array::from_fn(|i| smaller(least[i], four[i]));
+    }
+    smaller(smaller(least[0], least[1]), smaller(least[2], least[3]))
 }
 
 /// Which child `x` falls to, and how far into it.
 #[inline]
 fn child(sums: &[f64; WIDTH], x: f64) -> (usize, f64) {
-    let (mut sum, mut before, mut child) = (0.0, 0.0, 0);
-    for one in sums {
-        sum += one;
-        // No branch, which would be guessed wrong; a child without a chance repeats the sum and so is passed.
-        child += usize::from(sum <= x);
-        before = if sum <= x { sum } else { before };
-    }
+    let bounds = bounds(sums);
+    // Counted, not searched: a branch would be guessed wrong. A child without a chance repeats the bound and so is passed.
+    let child = bounds[1..].iter().map(|end| usize::from(*end <= x)).sum();
     if child < WIDTH {
-        return (child, x - before);
+        return (child, x - bounds[child]);
     }
     // What is left of `x` may be rounded to more than there is.
     let last = sums.iter().rposition(|sum| *sum > 0.0).expect("a chance that is not 0");
@@ -216,13 +245,22 @@ mod tests {
         tree
     }
 
-    /// The sum in the order of the tree.
-    fn sum(chances: &[f32]) -> f64 {
+    fn find(tree: &Tree, x: f64) -> usize {
+        let mut found = [(0, x)];
+        tree.find(&mut found);
+        found[0].0
+    }
+
+    /// The sum in the order of the tree: by fours, and four of those.
+    fn total(chances: &[f32]) -> f64 {
         let mut sums: Vec<f64> = chances.iter().map(|chance| f64::from(*chance)).collect();
-        while sums.len() > 1 {
-            sums = sums.chunks(WIDTH).map(|sums| sums.iter().sum()).collect();
+        loop {
+            let fours = sums.chunks(4).map(|sums| sums.iter().sum::<f64>()).collect::<Vec<_>>();
+            sums = fours.chunks(4).map(|sums| sums.iter().sum()).collect();
+            if let [sum] = sums[..] {
+                return sum;
+            }
         }
-        sums[0]
     }
 
     proptest! {
@@ -247,11 +285,11 @@ mod tests {
                 }
                 if settle {
                     tree.settle();
-                    prop_assert_eq!(tree.total(), sum(&list));
+                    prop_assert_eq!(tree.total(), total(&list));
                 }
             }
             tree.settle();
-            prop_assert_eq!(tree.total(), sum(&list));
+            prop_assert_eq!(tree.total(), total(&list));
             let least = list.iter().copied().filter(|chance| *chance > 0.0).fold(f32::INFINITY, f32::min);
             prop_assert_eq!(tree.least(), least);
             prop_assert!((0..size).all(|at| tree.get(at) == list[at]));
@@ -272,7 +310,7 @@ mod tests {
                     below += f64::from(*chance);
                     below > x
                 });
-                prop_assert_eq!(Some(tree.find(x)), found);
+                prop_assert_eq!(Some(find(&tree, x)), found);
             }
         }
     }
@@ -289,7 +327,7 @@ mod tests {
             let ends = [0.0, f64::MIN_POSITIVE, total - total * f64::EPSILON / 2.0, total];
             let drawn = (0..2_000_000).map(|_| draws.unit() * total);
             for x in drawn.chain(ends) {
-                let at = tree.find(x);
+                let at = find(&tree, x);
                 assert!(at < 1_000 && at != zero, "{x} gives {at}");
             }
         }
@@ -298,7 +336,7 @@ mod tests {
             let mut chances = vec![0.0; size];
             chances[only] = 1e-30;
             let tree = tree(&chances);
-            assert!([0.0, tree.total() * (1.0 - f64::EPSILON), tree.total()].iter().all(|x| tree.find(*x) == only));
+            assert!([0.0, tree.total() * (1.0 - f64::EPSILON), tree.total()].iter().all(|x| find(&tree, *x) == only));
         }
     }
 
@@ -308,7 +346,7 @@ mod tests {
         let tree = tree(&[1.0; 4]);
         assert_eq!(tree.total(), 4.0);
         let mut counts = [0; 4];
-        (0..4_000).for_each(|i| counts[tree.find(f64::from(i) * 1e-3)] += 1);
+        (0..4_000).for_each(|i| counts[find(&tree, f64::from(i) * 1e-3)] += 1);
         assert_eq!(counts, [1_000; 4]);
     }
 
