@@ -19,7 +19,7 @@ use crate::{
     replay::Replay,
     replay_writer::ReplayWriter,
     rollout::{ArenaPool, Assembly, Columns, Rollout, TrajectoryPool},
-    schedule::{Collect, CollectSystems, Executor},
+    schedule::{Collect, CollectSystems, Executor, Overlap},
     seed::Seed,
     stats::{Fixed, Monitor},
     task::{Task, check_spaces},
@@ -50,8 +50,9 @@ pub(crate) fn build<T: Task>(parts: Build<T>) -> Result<Collector<T>, Error> {
     let mut world = World::new();
     // Conflicts among gleaner's own systems are errors; a host's systems only warn.
     let ambiguity = if setup.is_empty() { LogLevel::Error } else { LogLevel::Warn };
-    let mut schedule = Collect::base_schedule(config.executor, ambiguity);
+    let mut schedule = Collect::schedule_with(config.executor, config.overlap, ambiguity);
     let policies = policies.by_number();
+    check_overlap(&config, &policies, &*stepper)?;
     let plans = plans(&policies)?;
     let columns = columns(&mut world, &config, &policies, &plans, extras)?;
     let specs: Arc<[ColumnSpec]> = columns.specs.clone().into();
@@ -80,7 +81,14 @@ pub(crate) fn build<T: Task>(parts: Build<T>) -> Result<Collector<T>, Error> {
     plugin::install_parts(
         &mut world,
         &mut schedule,
-        TaskParts { actors, rollout, replay, parallelism: config.parallelism(), infer: CollectSystems::Infer },
+        TaskParts {
+            actors,
+            rollout,
+            replay,
+            parallelism: config.parallelism(),
+            infer: CollectSystems::Infer,
+            overlap: config.overlap,
+        },
     );
     let spawn = Spawn {
         first_row: 0,
@@ -88,6 +96,7 @@ pub(crate) fn build<T: Task>(parts: Build<T>) -> Result<Collector<T>, Error> {
         seed: Seed(config.seed),
         worker: config.worker.map(u32::from),
         limit,
+        overlap: config.overlap,
     };
     let entities = stepper.install(&mut world, &mut schedule, &spawn)?;
     for change in setup {
@@ -104,6 +113,28 @@ pub(crate) fn build<T: Task>(parts: Build<T>) -> Result<Collector<T>, Error> {
     let mut drive = Drive::new(world, schedule, threads, pool, specs, monitor, config.rows);
     drive.renumber(0, &entities);
     Ok(Collector::new(drive, config, stepper, hooks, policies, agents, entities))
+}
+
+/// Whether the rows can be two lanes, if they shall be.
+fn check_overlap<T: Task>(
+    config: &CollectorConfig,
+    policies: &[(Range<u32>, Policy<T>)],
+    stepper: &dyn Stepper<T>,
+) -> Result<(), Error> {
+    if config.overlap == Overlap::None {
+        return Ok(());
+    }
+    let conflict = |second, reason: &str| Err(Error::Conflict { first: "overlap", second, reason: reason.into() });
+    if !stepper.has_lanes() {
+        return conflict("with_simulator", "a simulator steps all rows in one call; leave overlap out");
+    }
+    if policies.iter().any(|(_, policy)| policy.is_system()) {
+        return conflict("policy", "a host's system acts for all rows at once; leave overlap out");
+    }
+    if config.executor == Executor::SingleThreaded {
+        tracing::warn!("overlap Two: lanes take turns on one thread; they overlap with executor MultiThreaded");
+    }
+    Ok(())
 }
 
 fn plans<T: Task>(policies: &[(Range<u32>, Policy<T>)]) -> Result<Vec<Option<Plan>>, Error> {

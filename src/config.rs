@@ -15,7 +15,7 @@ use crate::{
     replay::Replay,
     replay_writer::WholeEpisodes,
     rollout::{Batch, Columns, RewardTransform},
-    schedule::Executor,
+    schedule::{Executor, Overlap},
     task::Task,
 };
 
@@ -71,6 +71,9 @@ pub struct CollectorConfig {
     pub threads: usize,
     /// What runs the systems of a tick. Default: single-threaded.
     pub executor: Executor,
+    /// Whether half of the rows step while the policy acts for the others. Not with a simulator, nor with a policy that is
+    /// a host's system. Default: no.
+    pub overlap: Overlap,
     /// Number of this collector among several whose data are put together: it is in trajectory ids, errors and what
     /// factories know. Default: none, and ids as of worker 0.
     pub worker: Option<u16>,
@@ -112,6 +115,7 @@ impl Default for CollectorConfig {
             seed: 0,
             threads: 1,
             executor: Executor::SingleThreaded,
+            overlap: Overlap::None,
             worker: None,
             max_arenas: 8,
             reward: RewardTransform::default(),
@@ -290,6 +294,8 @@ impl<T: Task, S: Stepper<T> + 'static> CollectorBuilder<T, S> {
         threads: usize => threads;
         /// See [`CollectorConfig::executor`].
         executor: Executor => executor;
+        /// See [`CollectorConfig::overlap`].
+        overlap: Overlap => overlap;
         /// See [`CollectorConfig::worker`].
         worker: u16 => Some(worker);
         /// See [`CollectorConfig::max_arenas`].

@@ -193,11 +193,12 @@ impl TickSchedule {
     fn run<T: Task>(&self, world: &mut World, tick: &mut Schedule) -> Result<(), Error> {
         let mut planned = None;
         for i in 0..self.ticks {
-            let next = self.tick(i);
+            let ahead = (i + 1 < self.ticks).then(|| self.tick(i + 1)).map(|(active, random, _)| (active, random));
+            let next = (self.tick(i), ahead);
             // Most ticks go like the one before.
             if planned != Some(next) {
                 let mut plan = world.resource_mut::<TickPlan<T>>();
-                (plan.active, plan.random, plan.cut_from) = next;
+                ((plan.active, plan.random, plan.cut_from), plan.ahead) = next;
                 planned = Some(next);
             }
             tick.run(world);

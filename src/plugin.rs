@@ -3,12 +3,14 @@
 use bevy_ecs::{prelude::*, schedule::ScheduleBuildError};
 
 use crate::{
-    components::{Parallelism, PolicyWeights, RolloutSlot, TickPlan, TickReport, Versions},
+    components::{
+        AllRows, LowerRows, Parallelism, PolicyWeights, RolloutSlot, TickPlan, TickReport, UpperRows, Versions,
+    },
     error::Error,
     policy::{self, Actor},
     replay_writer::{ReplayWriter, write_replay},
     rollout::{self, Rollout},
-    schedule::{CollectSystems, TaskSystems},
+    schedule::{CollectSystems, LaneSystems, Overlap, TaskSystems},
     task::Task,
     weights::{self, Source, WeightsHandle, WeightsSources},
 };
@@ -22,12 +24,13 @@ pub(crate) struct TaskParts<T: Task> {
     pub parallelism: Parallelism,
     /// Where in the tick the policy acts.
     pub infer: CollectSystems,
+    pub overlap: Overlap,
 }
 
 /// Adds a task's resources, policy entities and stages. The Step stage is the environments' or the host's.
 pub(crate) fn install_parts<T: Task>(world: &mut World, schedule: &mut Schedule, parts: TaskParts<T>) {
     let own = TaskSystems::of::<T>();
-    let TaskParts { actors, rollout, replay, parallelism, infer } = parts;
+    let TaskParts { actors, rollout, replay, parallelism, infer, overlap } = parts;
     let hosted = actors.iter().any(|(actor, _)| actor.is_system());
     let normalises = actors.iter().any(|(actor, _)| actor.normalization().is_some());
     let versions = Versions::of_ranges(actors.iter().map(|(actor, _)| actor.rows()));
@@ -45,15 +48,21 @@ pub(crate) fn install_parts<T: Task>(world: &mut World, schedule: &mut Schedule,
     world.insert_resource(TickReport::<T>::default());
     world.insert_resource(RolloutSlot::<T>(Some(Box::new(rollout))));
     if normalises {
-        schedule.add_systems(policy::observe::<T>.in_set(own).in_set(infer).before(policy::infer::<T>));
+        let observe = policy::observe::<T>.in_set(own).in_set(infer);
+        schedule.add_systems(observe.before(policy::infer::<T, AllRows>).before(LaneSystems::InferLower));
     }
     // Only stages that have something to do: a system costs 40 ns a tick.
     if hosted {
         let check =
             policy::check_host_actions::<T>.after(CollectSystems::Infer).before(CollectSystems::Step).in_set(own);
         schedule.add_systems(check);
+    } else if overlap == Overlap::Two {
+        let lower = policy::infer::<T, LowerRows>.in_set(LaneSystems::InferLower);
+        let upper = policy::infer::<T, UpperRows>.in_set(LaneSystems::InferUpper);
+        let ahead = policy::infer_ahead::<T>.in_set(LaneSystems::InferAhead);
+        schedule.add_systems((lower, upper, ahead).in_set(own));
     } else {
-        schedule.add_systems(policy::infer::<T>.in_set(own).in_set(infer));
+        schedule.add_systems(policy::infer::<T, AllRows>.in_set(own).in_set(infer));
     }
     if publishes {
         let sync = (weights::sync_weights::<T>, policy::adopt::<T>, weights::confirm_adoption::<T>);
@@ -78,7 +87,7 @@ pub(crate) fn adopt_now<T: Task>(world: &mut World) {
     if newer {
         // Only a system that was removed by the host could be missing: then its stage is the host's own.
         let _ = world.run_system_cached(weights::sync_weights::<T>);
-        let _ = world.run_system_cached(policy::adopt::<T>);
+        let _ = world.run_system_cached(policy::adopt_now::<T>);
         let _ = world.run_system_cached(weights::confirm_adoption::<T>);
     }
 }

@@ -16,7 +16,7 @@ pub use crate::{
     registry::Registry,
     replay::{Replay, ReplayConfig},
     rollout::{Batch, Layout, RewardTransform},
-    schedule::{Collect, CollectSystems, Executor},
+    schedule::{Collect, CollectSystems, Executor, Overlap},
     seed::{Stream, Streams},
     space::Space,
     stats::Stats,

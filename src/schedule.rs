@@ -21,6 +21,32 @@ pub enum Executor {
     MultiThreaded,
 }
 
+/// Whether the policy acts for some rows while others step.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, serde::Serialize, serde::Deserialize)]
+pub enum Overlap {
+    /// The policy acts for all rows, then all step.
+    #[default]
+    None,
+    /// The rows are two lanes, halves in row order: one steps while the policy acts for the other. First the lower rows
+    /// step while it acts for the upper ones, then the upper ones while it acts for the lower ones' coming tick (not if it
+    /// remembers, nor if distributions are recorded: then for nobody). Worth it for environments that take about as long as
+    /// a policy on a GPU, or that wait; with [`Executor::MultiThreaded`], under the other one the lanes take turns. The data
+    /// are the same, bit for bit. A host's systems between the stages [`Infer`](CollectSystems::Infer) and
+    /// [`Step`](CollectSystems::Step) find these side by side.
+    Two,
+}
+
+/// The systems of two lanes, within the stages.
+#[derive(SystemSet, Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub(crate) enum LaneSystems {
+    InferLower,
+    InferUpper,
+    StepLower,
+    StepUpper,
+    /// Of the lower lane, for the coming tick.
+    InferAhead,
+}
+
 /// The stages of a tick, in order. A host adds systems to a set, orders its own around it, or replaces a stage.
 ///
 /// Where gleaner owns the environments a tick begins at [`Infer`](Self::Infer). Where a host owns them it begins at
@@ -63,6 +89,11 @@ impl Collect {
     /// The schedule with its sets in order and nothing in them. Ambiguous systems are logged at `ambiguity`;
     /// [`LogLevel::Error`] makes them fail the build.
     pub fn base_schedule(executor: Executor, ambiguity: LogLevel) -> Schedule {
+        Self::schedule_with(executor, Overlap::None, ambiguity)
+    }
+
+    /// The same, maybe for two lanes.
+    pub(crate) fn schedule_with(executor: Executor, overlap: Overlap, ambiguity: LogLevel) -> Schedule {
         let mut schedule = Schedule::new(Collect);
         match executor {
             Executor::SingleThreaded => schedule.set_executor(SingleThreadedExecutor::new()),
@@ -70,7 +101,23 @@ impl Collect {
         };
         schedule.set_build_settings(ScheduleBuildSettings { ambiguity_detection: ambiguity, ..Default::default() });
         use CollectSystems::*;
-        schedule.configure_sets((Infer, Step, Record, Assemble, WriteReplay, SyncWeights, Report, Respond).chain());
+        schedule.configure_sets((Record, Assemble, WriteReplay, SyncWeights, Report, Respond).chain());
+        match overlap {
+            Overlap::None => schedule.configure_sets((Infer, Step, Record).chain()),
+            Overlap::Two => {
+                use LaneSystems::*;
+                let within = (
+                    InferLower.in_set(Infer),
+                    InferUpper.in_set(Infer),
+                    StepLower.in_set(Step),
+                    StepUpper.in_set(Step),
+                );
+                schedule.configure_sets(within);
+                schedule.configure_sets((InferLower, InferUpper, StepUpper).chain());
+                schedule.configure_sets((StepLower.after(InferLower), InferAhead.after(StepLower).after(InferUpper)));
+                schedule.configure_sets((Infer, Step, InferAhead).before(Record))
+            }
+        };
         schedule
     }
 }

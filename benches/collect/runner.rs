@@ -14,7 +14,8 @@ pub struct Runner {
     pub absolute: bool,
     /// Time of one side of a repetition.
     span: Duration,
-    repetitions: usize,
+    /// Repetitions of a figure; 1 in a test.
+    pub repetitions: usize,
     missed: Vec<String>,
 }
 

@@ -78,6 +78,6 @@ pub trait Remembered: Send + Sync {
 
 /// Where the values of a recorded column come from, each tick.
 pub trait Source: Send + Sync {
-    /// Writes one value a row into `out`, by slot. `in_order` says that the rows are one table in slot order.
+    /// Writes one value a row into `out`, by slot. `in_order` says that the rows are tables of consecutive slots.
     fn record(&mut self, world: &World, in_order: bool, out: &mut [u8]);
 }

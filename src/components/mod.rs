@@ -4,6 +4,7 @@ pub(crate) mod column;
 mod critic;
 mod end;
 mod frames;
+mod lane;
 mod policy;
 mod recording;
 mod row;
@@ -17,6 +18,8 @@ pub use column::{ColumnSpec, Remembered, Source};
 pub use critic::Critic;
 pub use end::{End, Flags, Truncation};
 pub use frames::Frames;
+pub use lane::SecondLane;
+pub(crate) use lane::{AllRows, Lane, LowerRows, UpperRows};
 pub use policy::PolicyWeights;
 pub(crate) use recording::{FrameSlots, Recording, RolloutSlot};
 pub use row::{

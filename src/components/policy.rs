@@ -7,8 +7,8 @@ use bevy_ecs::prelude::Component;
 use super::Weights;
 use crate::task::Task;
 
-/// The newest published weights of task `T`'s policy. The SyncWeights stage replaces them; the policy packs them for
-/// its backend at the end of the same tick.
+/// The newest published weights of task `T`'s policy. The SyncWeights stage replaces them; the policy has them packed
+/// for its backend off the tick, and acts by them from the first end of a tick on at which they are.
 #[derive(Component, Clone, Debug)]
 pub struct PolicyWeights<T: Task> {
     /// Version; 0 for the initial weights.

@@ -25,6 +25,8 @@ pub struct TickPlan<T> {
     pub cut_from: u32,
     /// Versions of the weights that act.
     pub versions: Versions,
+    /// `active` and `random` of the coming tick, if it belongs to the same rollout.
+    pub(crate) ahead: Option<(u32, u32)>,
     /// How row chunks are spread over threads.
     pub parallelism: Parallelism,
     pub(crate) threads: Option<Threads>,
@@ -41,7 +43,7 @@ impl<T> Clone for TickPlan<T> {
         self.versions.clone_from(&other.versions);
         self.threads.clone_from(&other.threads);
         (self.active, self.random, self.cut_from) = (other.active, other.random, other.cut_from);
-        self.parallelism = other.parallelism;
+        (self.ahead, self.parallelism) = (other.ahead, other.parallelism);
     }
 }
 
@@ -52,6 +54,7 @@ impl<T> Default for TickPlan<T> {
             random: 0,
             cut_from: u32::MAX,
             versions: Versions::default(),
+            ahead: None,
             parallelism: Parallelism::SERIAL,
             threads: None,
             task: PhantomData,

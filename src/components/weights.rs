@@ -2,7 +2,7 @@
 
 use std::collections::BTreeMap;
 
-use crate::error::Error;
+use crate::{data::finite, error::Error};
 
 /// One tensor, row-major.
 #[derive(Clone, Debug, PartialEq)]
@@ -45,6 +45,36 @@ impl Weights {
     /// Checks names, shapes and values against what a network needs. Nothing is tolerated: a missing, an additional, a
     /// misshapen tensor and a number that is not finite are errors that name the tensor.
     pub fn check(&self, specs: &[TensorSpec]) -> Result<(), Error> {
+        self.check_shapes(specs)?;
+        for (name, tensor) in &self.0 {
+            tensor.data.chunks(CHUNK).enumerate().try_for_each(|(i, chunk)| check_finite(name, i * CHUNK, chunk))?;
+        }
+        Ok(())
+    }
+
+    /// Makes this set a copy of `from`, in the memory that it has. Errors: those of [`check`](Self::check) on `from`; what
+    /// is in this set is then unspecified.
+    pub(crate) fn copy_checked(&mut self, from: &Self, specs: &[TensorSpec]) -> Result<(), Error> {
+        from.check_shapes(specs)?;
+        self.0.retain(|name, _| from.0.contains_key(name));
+        for (name, WeightTensor { shape, data }) in &from.0 {
+            if !self.0.contains_key(name) {
+                self.insert(name, [], []);
+            }
+            let Some(to) = self.0.get_mut(name) else { continue };
+            to.shape.clone_from(shape);
+            to.data.clear();
+            to.data.reserve_exact(data.len());
+            // Each piece is still in the first cache when it is copied.
+            for (i, chunk) in data.chunks(CHUNK).enumerate() {
+                check_finite(name, i * CHUNK, chunk)?;
+                to.data.extend_from_slice(chunk);
+            }
+        }
+        Ok(())
+    }
+
+    fn check_shapes(&self, specs: &[TensorSpec]) -> Result<(), Error> {
         let error = |name: &str, problem| Error::Tensor { name: name.into(), problem };
         for spec in specs {
             let tensor = self.get(&spec.name).ok_or_else(|| {
@@ -57,9 +87,6 @@ impl Weights {
             if tensor.data.len() != spec.shape.iter().product::<usize>() {
                 return Err(error(&spec.name, format!("{} elements for shape {:?}", tensor.data.len(), spec.shape)));
             }
-            if let Some(i) = tensor.data.iter().position(|x| !crate::data::finite(*x)) {
-                return Err(error(&spec.name, format!("element {i} is {}; legal: finite", tensor.data[i])));
-            }
         }
         match self.0.keys().find(|name| !specs.iter().any(|spec| spec.name == **name)) {
             Some(name) => {
@@ -69,6 +96,18 @@ impl Weights {
             None => Ok(()),
         }
     }
+}
+
+/// Elements that are looked at together, without a branch for each.
+const CHUNK: usize = 2048;
+
+/// Checks a piece of a tensor that begins at element `first`.
+fn check_finite(name: &str, first: usize, piece: &[f32]) -> Result<(), Error> {
+    if piece.iter().fold(true, |all, x| all & finite(*x)) {
+        return Ok(());
+    }
+    let i = piece.iter().position(|x| !finite(*x)).unwrap_or_default();
+    Err(Error::Tensor { name: name.into(), problem: format!("element {} is {}; legal: finite", first + i, piece[i]) })
 }
 
 /// Names for a message: a file may have any number of them.

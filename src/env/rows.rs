@@ -7,12 +7,12 @@ use bevy_ecs::prelude::*;
 use super::{Env, Factory, RowContext, clip::ActionClip, mask::MaskParts, step};
 use crate::{
     components::{
-        Action, ActionKey, ActionMask, End, Episode, EpisodeReturn, EpisodeStep, LastObservation, LogProb, Observation,
-        Reward, RowIndex, Slot, TrajectoryId, Value,
+        Action, ActionKey, ActionMask, End, Episode, EpisodeReturn, EpisodeStep, LastObservation, LogProb, LowerRows,
+        Observation, Reward, RowIndex, SecondLane, Slot, TrajectoryId, UpperRows, Value,
     },
     data::{Data, Dtype},
     error::{Error, panic_message},
-    schedule::{CollectSystems, TaskSystems},
+    schedule::{CollectSystems, LaneSystems, Overlap, TaskSystems},
     seed::{Purpose, Seed, Stream},
     task::Task,
 };
@@ -26,6 +26,14 @@ pub struct Spawn {
     pub(crate) worker: Option<u32>,
     /// Frames after which an episode is truncated; `u32::MAX` for none.
     pub(crate) limit: u32,
+    pub(crate) overlap: Overlap,
+}
+
+impl Spawn {
+    /// Whether row `i` is one of the second lane.
+    fn upper(&self, i: u32) -> bool {
+        self.overlap == Overlap::Two && i >= self.rows.div_ceil(2)
+    }
 }
 
 /// What steps the rows of a task: environments of their own, or one simulator for all.
@@ -37,6 +45,9 @@ pub trait Stepper<T: Task>: Send + Sync {
     fn agents(&self) -> usize {
         1
     }
+
+    /// Whether half of the rows can step while the others wait.
+    fn has_lanes(&self) -> bool;
 
     /// Spawns the rows, in row order, each at the start of its first episode, and adds the Step stage.
     fn install(&mut self, world: &mut World, schedule: &mut Schedule, spawn: &Spawn) -> Result<Vec<Entity>, Error>;
@@ -71,6 +82,10 @@ impl<E: Env> Stepper<E> for RowStepper<E> {
         E::TIME_LIMIT
     }
 
+    fn has_lanes(&self) -> bool {
+        true
+    }
+
     fn install(&mut self, world: &mut World, schedule: &mut Schedule, spawn: &Spawn) -> Result<Vec<Entity>, Error> {
         let envs = (0..spawn.rows).map(|i| self.build(spawn, i)).collect::<Result<Vec<E>, Error>>()?;
         world.insert_resource(step::EnvSettings::<E> {
@@ -83,9 +98,20 @@ impl<E: Env> Stepper<E> for RowStepper<E> {
             arch: pulp::Arch::new(),
             floats: E::Observation::fields().iter().all(|field| field.dtype == Dtype::F32),
         });
-        let spawned = envs.into_iter().zip(0..).map(|(env, i)| world.spawn((env, row_bundle::<E>(spawn, i))).id());
+        let spawned = envs.into_iter().zip(0..).map(|(env, i)| {
+            let row = (env, row_bundle::<E>(spawn, i));
+            if spawn.upper(i) { world.spawn((row, SecondLane)).id() } else { world.spawn(row).id() }
+        });
         let entities: Vec<Entity> = spawned.collect();
-        schedule.add_systems(step::step_rows::<E>.in_set(TaskSystems::of::<E>()).in_set(CollectSystems::Step));
+        let own = TaskSystems::of::<E>();
+        match spawn.overlap {
+            Overlap::None => schedule.add_systems(step::step_rows::<E>.in_set(own).in_set(CollectSystems::Step)),
+            Overlap::Two => {
+                let lower = step::step_lane::<E, LowerRows>.in_set(LaneSystems::StepLower);
+                let upper = step::step_lane::<E, UpperRows>.in_set(LaneSystems::StepUpper);
+                schedule.add_systems((lower, upper).in_set(own))
+            }
+        };
         self.restart(world, &entities)?;
         Ok(entities)
     }

@@ -6,7 +6,7 @@ use std::{
     panic::{AssertUnwindSafe, catch_unwind},
 };
 
-use bevy_ecs::prelude::*;
+use bevy_ecs::{prelude::*, query::ArchetypeFilter};
 use pulp::Arch;
 
 use super::{
@@ -17,8 +17,8 @@ use super::{
 };
 use crate::{
     components::{
-        Action, ActionMask, End, Episode, EpisodeStep, LastObservation, Observation, Reward, RolloutSlot, RowIndex,
-        Slot, Threads, TickPlan, TickReport, TrajectoryId, Truncation,
+        Action, ActionMask, End, Episode, EpisodeStep, Lane, LastObservation, Observation, Recording, Reward,
+        RolloutSlot, RowIndex, Slot, Threads, TickPlan, TickReport, TrajectoryId, Truncation,
     },
     data::Data,
     error::{Error, panic_message},
@@ -53,18 +53,39 @@ type StepColumns<E> = (
     (&'static mut Reward, &'static mut End),
 );
 
-/// Steps all active rows, applies limits, keeps real last observations and resets what ended.
+/// Steps all active rows.
 pub(crate) fn step_rows<E: Env>(
-    mut rows: Query<StepColumns<E>>,
+    rows: Query<StepColumns<E>>,
     settings: Res<EnvSettings<E>>,
     plan: Res<TickPlan<E>>,
     report: Res<TickReport<E>>,
     mut rollout: ResMut<RolloutSlot<E>>,
 ) {
+    step(rows, &settings, &plan, &report, rollout.0.as_deref_mut());
+}
+
+/// Steps all active rows of a lane. Two of them step side by side, so neither holds the rollout: Record writes it.
+pub(crate) fn step_lane<E: Env, L: Lane>(
+    rows: Query<StepColumns<E>, L::Rows>,
+    settings: Res<EnvSettings<E>>,
+    plan: Res<TickPlan<E>>,
+    report: Res<TickReport<E>>,
+) {
+    step(rows, &settings, &plan, &report, None);
+}
+
+/// Steps all active ones of `rows`, applies limits, keeps real last observations and resets what ended.
+fn step<E: Env, F: ArchetypeFilter>(
+    mut rows: Query<StepColumns<E>, F>,
+    settings: &EnvSettings<E>,
+    plan: &TickPlan<E>,
+    report: &TickReport<E>,
+    mut rollout: Option<&mut dyn Recording<E>>,
+) {
     if report.failed() {
         return;
     }
-    let tick = Tick { settings: &settings, report: &report, cut: plan.cut_from == 0, version: plan.versions.get(0) };
+    let tick = Tick { settings, report, cut: plan.cut_from == 0, version: plan.versions.get(0) };
     // Rows are never sparse-set components, so the query is dense.
     let Ok(chunks) = rows.contiguous_iter_mut() else { return };
     for (
@@ -89,14 +110,14 @@ pub(crate) fn step_rows<E: Env>(
             masks: ActionMask::values_mut(written.2.bypass_change_detection()),
             rewards: rewards.bypass_change_detection(),
             ends: ends.bypass_change_detection(),
-            frames: if all { rollout.0.as_deref_mut().and_then(|rollout| rollout.lend(slots)) } else { None },
+            frames: if all { rollout.as_mut().and_then(|rollout| rollout.lend(slots)) } else { None },
         };
         if all {
             let least = plan.parallelism.step_rows;
             let least = if plan.parallelism.splits(slots.len(), least) { least } else { usize::MAX };
             Threads::enter(plan.threads.as_ref(), || tick.spread(chunk, least));
         } else {
-            tick.step_some(chunk, slots, &plan);
+            tick.step_some(chunk, slots, plan);
         }
     }
 }

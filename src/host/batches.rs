@@ -12,6 +12,7 @@ use crate::{
     },
     error::Error,
     memory::rollout_bytes,
+    plugin::adopt_now,
     policy::Evaluator,
     replay_writer::ReplayWriter,
     rollout::{ArenaPool, Batch, Ended, Rollout, in_order, with_rollout},
@@ -130,6 +131,8 @@ pub(super) fn turn_rollout<T: Task>(
         return fail::<T>(world, error);
     }
     seat::<T>(world, &order);
+    // What was published before a rollout acts in its first frame.
+    adopt_now::<T>(world);
     let numbers: Vec<RowIndex> = order.iter().map(|(row, _)| *row).collect();
     let ordered = in_order::<T>(slots, world, order.len());
     with_rollout::<T, _>(world, |world, rollout| {

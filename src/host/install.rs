@@ -11,7 +11,7 @@ use super::{
     rows::{self, HostRows},
 };
 use crate::{
-    components::{Parallelism, Slot, TickPlan},
+    components::{AllRows, Parallelism, Slot, TickPlan},
     config::{Extra, MAX_ROWS},
     data::Data,
     env::{Env, RowContext, RowStepper, Spawn, Stepper},
@@ -21,7 +21,7 @@ use crate::{
     replay::Replay,
     replay_writer::ReplayWriter,
     rollout::{ArenaPool, Columns, RewardTransform, Rollout, TrajectoryPool},
-    schedule::{Collect, CollectSystems, Executor, TaskSystems},
+    schedule::{Collect, CollectSystems, Executor, Overlap, TaskSystems},
     seed::Seed,
     stats::{Fixed, Monitor},
     task::{Task, check_spaces},
@@ -172,6 +172,7 @@ impl<T: Task> HostBuilder<T> {
             replay,
             parallelism: Parallelism::SERIAL,
             infer: if owned.is_some() { CollectSystems::Infer } else { CollectSystems::Respond },
+            overlap: Overlap::None,
         };
         let limits = [config.max_frames_per_traj, owned.as_ref().and_then(|(_, stepper)| stepper.time_limit())];
         let limit = limits.into_iter().flatten().min().unwrap_or(u32::MAX);
@@ -227,12 +228,12 @@ fn host_rows<T: Task>(world: &mut World, schedule: &mut Schedule) {
         rows::lower_flags::<T>.after(CollectSystems::Assemble).before(CollectSystems::WriteReplay),
         record_answers::<T>.after(CollectSystems::Report).before(turn_rollout::<T>),
         turn_rollout::<T>.after(CollectSystems::Report).before(CollectSystems::Respond),
-        rows::await_outcomes::<T>.after(policy::infer::<T>).in_set(CollectSystems::Respond),
+        rows::await_outcomes::<T>.after(policy::infer::<T, AllRows>).in_set(CollectSystems::Respond),
     );
     schedule.add_systems(stages.in_set(TaskSystems::of::<T>()));
     if size_of::<T::Mask>() > 0 {
         let check = rows::check_masks::<T>.in_set(TaskSystems::of::<T>()).in_set(CollectSystems::Respond);
-        schedule.add_systems(check.before(policy::infer::<T>));
+        schedule.add_systems(check.before(policy::infer::<T, AllRows>));
     }
     rows::require_columns::<T>(world);
     world.add_observer(rows::join::<T>);
@@ -248,7 +249,7 @@ fn own_rows<T: Task>(
     limit: u32,
     seed: u64,
 ) -> Result<(), Error> {
-    let spawn = Spawn { first_row: 0, rows, seed: Seed(seed), worker: None, limit };
+    let spawn = Spawn { first_row: 0, rows, seed: Seed(seed), worker: None, limit, overlap: Overlap::None };
     for entity in stepper.install(world, schedule, &spawn)? {
         // The first rollout seats them, with their first ids.
         world.entity_mut(entity).insert(Slot(rows::WAITING));

@@ -2,21 +2,23 @@
 
 use std::{
     ops::Range,
-    sync::{Arc, Mutex, PoisonError},
+    sync::{Arc, Mutex},
 };
 
 use bevy_ecs::prelude::*;
 
 use super::{
+    ahead::Ahead,
     backend::Backend,
     cpu::CpuNetwork,
     evaluate::Evaluator,
     normalize::{Normalizer, RunningNorm},
+    packing::{PackedWeights, Packing},
     plan::{Exploration, Network, Plan, States},
     policy::{ActFunction, NetworkPolicy, Policy, PolicyKind},
 };
 use crate::{
-    components::{PolicyWeights, TickPlan, TickReport, Weights},
+    components::Weights,
     data::{Data, Dtype, Field},
     error::Error,
     space::Space,
@@ -32,8 +34,11 @@ pub(crate) struct Actor<T: Task> {
     pub(super) fields: Vec<Field>,
     pub(super) trusted: bool,
     pub(super) ticks: u64,
-    /// Frames that the policy acted for.
+    /// Frames that the policy acted for before this tick.
     pub(super) frames: u64,
+    /// Frames of this tick so far.
+    pub(super) acted: u64,
+    pub(super) ahead: Ahead<T>,
 }
 
 /// What a policy is opened for.
@@ -71,6 +76,9 @@ pub(super) struct NetworkActor<T: Task> {
     pub plan: Plan,
     /// One for each thread that infers, which takes its own; a single one on a GPU.
     pub networks: Vec<Mutex<Lane>>,
+    pub packing: Packing,
+    /// The weights that all networks act by.
+    pub packed: PackedWeights,
     pub exploration: Exploration,
     pub normalizer: Option<Normalizer>,
     /// The statistics that the next adoption takes its normaliser from.
@@ -159,7 +167,18 @@ impl<T: Task> Actor<T> {
             }
         };
         let (space, fields) = (T::action_space(), T::Action::fields());
-        Ok((Self { duty, kind, space, fields, trusted: policy.trusted, ticks: 0, frames: 0 }, initial))
+        let actor = Self {
+            duty,
+            kind,
+            space,
+            fields,
+            trusted: policy.trusted,
+            ticks: 0,
+            frames: 0,
+            acted: 0,
+            ahead: Ahead::default(),
+        };
+        Ok((actor, initial))
     }
 
     /// The slots that it acts for.
@@ -244,6 +263,8 @@ impl<T: Task> NetworkActor<T> {
         let weights = Arc::new(policy.initial_weights(&plan)?);
         let running = policy.running_norm(plan.inputs)?;
         let (first, backend) = policy.site.open(&plan, rows)?;
+        let packer = first.packer();
+        let packed = packer.pack(&weights)?;
         let mut networks = vec![first];
         if backend == "cpu" {
             for _ in 1..threads {
@@ -264,52 +285,15 @@ impl<T: Task> NetworkActor<T> {
             fresh: Vec::new(),
             std: Vec::new(),
             networks: networks.into_iter().map(|network| Mutex::new(Lane { network, inputs: Vec::new() })).collect(),
+            packing: Packing::new(packer),
+            packed: packed.clone(),
             plan,
             normalizer,
             running,
             backend,
             raw: T::Observation::fields().iter().all(|field| field.dtype == Dtype::F32),
         };
-        actor.load(&weights)?;
+        actor.adopt(weights.clone(), packed)?;
         Ok((actor, weights))
-    }
-
-    fn load(&mut self, weights: &Weights) -> Result<(), Error> {
-        for lane in &mut self.networks {
-            lane.get_mut().unwrap_or_else(PoisonError::into_inner).network.load(weights)?;
-        }
-        self.std.clear();
-        let log_std = self.plan.head.free_of(weights);
-        self.std.extend(log_std.iter().map(|log_std| crate::math::exp(*log_std)));
-        Ok(())
-    }
-
-    fn adopt(&mut self, weights: &Arc<Weights>) -> Result<(), Error> {
-        self.load(weights)?;
-        if let Some(running) = &self.running {
-            self.normalizer = Some(running.snapshot());
-        }
-        self.evaluator.set(weights.clone(), self.normalizer.clone());
-        Ok(())
-    }
-}
-
-/// Packs weights that came with this tick, and stamps the coming one with their versions.
-pub(crate) fn adopt<T: Task>(
-    mut policies: Query<(&mut Actor<T>, &PolicyWeights<T>)>,
-    mut plan: ResMut<TickPlan<T>>,
-    report: Res<TickReport<T>>,
-) {
-    for (mut actor, published) in &mut policies {
-        let policy = actor.duty.policy;
-        if published.version == plan.versions.get(policy) {
-            continue;
-        }
-        if let ActorKind::Network(network) = &mut actor.kind
-            && let Err(error) = network.adopt(&published.weights)
-        {
-            return report.fail(actor.duty.rows.start, error);
-        }
-        plan.versions.set(policy, published.version);
     }
 }

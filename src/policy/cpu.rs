@@ -12,6 +12,7 @@ use super::{
         self, Kernel, Tensors,
         linear::{TILE, padded},
     },
+    packing::{PackedWeights, Packer},
     plan::{Forward, Memory, Network, Operation, Outcome, Place, Plan},
 };
 use crate::{components::Weights, error::Error};
@@ -36,8 +37,10 @@ pub struct CpuNetwork {
     scratch: Scratch,
 }
 
+/// The packed weights of a plan.
 #[derive(Debug)]
 struct Loaded {
+    plan: Arc<Plan>,
     layers: Vec<Box<dyn Kernel>>,
     log_std: Vec<f32>,
 }
@@ -106,29 +109,41 @@ impl CpuNetwork {
     pub fn plan(&self) -> &Plan {
         &self.plan
     }
+}
 
-    /// Takes over the packed weights of a network with the same plan, such as the one this was cloned from, without
-    /// packing them again.
-    pub fn share(&mut self, other: &Self) -> Result<(), Error> {
-        if !Arc::ptr_eq(&self.plan, &other.plan) && self.plan != other.plan {
-            return Err(Error::State { call: "share", problem: "the networks differ; legal: the same plan".into() });
-        }
-        self.weights.clone_from(&other.weights);
-        self.scratch.layer = Floats::zeros(other.scratch.layer.len());
-        Ok(())
+struct CpuPacker(Arc<Plan>);
+
+impl Packer for CpuPacker {
+    fn pack(&self, weights: &Weights) -> Result<PackedWeights, Error> {
+        let Self(plan) = self;
+        plan.check()?;
+        weights.check(&plan.tensors())?;
+        let pack = |operation: &Operation| layer::pack(operation, &Tensors::new(weights, &operation.name));
+        let layers = plan.layers.iter().map(pack).collect();
+        let log_std = plan.head.free_of(weights);
+        Ok(Arc::new(Loaded { plan: plan.clone(), layers, log_std }))
     }
 }
 
 impl Network for CpuNetwork {
-    fn load(&mut self, weights: &Weights) -> Result<(), Error> {
-        self.plan.check()?;
-        weights.check(&self.plan.tensors())?;
-        let pack = |operation: &Operation| layer::pack(operation, &Tensors::new(weights, &operation.name));
-        let layers: Vec<_> = self.plan.layers.iter().map(pack).collect();
-        let scratch = layers.iter().map(|layer| layer.scratch(self.scratch.rows)).max();
-        self.scratch.layer = Floats::zeros(scratch.unwrap_or(0));
-        let log_std = self.plan.head.free_of(weights);
-        self.weights = Some(Arc::new(Loaded { layers, log_std }));
+    fn packer(&self) -> Arc<dyn Packer> {
+        Arc::new(CpuPacker(self.plan.clone()))
+    }
+
+    fn adopt(&mut self, packed: &PackedWeights) -> Result<(), Error> {
+        let loaded = packed.clone().downcast::<Loaded>().ok();
+        let same = |loaded: &Arc<Loaded>| Arc::ptr_eq(&loaded.plan, &self.plan) || loaded.plan == self.plan;
+        let Some(loaded) = loaded.filter(same) else {
+            let problem = "the weights are packed for another network; legal: the same plan, on the CPU".into();
+            return Err(Error::State { call: "adopt", problem });
+        };
+        let scratch = loaded.layers.iter().map(|layer| layer.scratch(self.scratch.rows)).max().unwrap_or(0);
+        if scratch != self.scratch.layer.len() {
+            self.scratch.layer = Floats::zeros(scratch);
+        }
+        // From now on the plans are told to be the same at a glance.
+        self.plan = loaded.plan.clone();
+        self.weights = Some(loaded);
         Ok(())
     }
 

@@ -2,7 +2,7 @@
 
 use std::{
     marker::PhantomData,
-    sync::{Arc, Mutex, PoisonError},
+    sync::{Arc, Mutex, PoisonError, Weak},
 };
 
 use super::{
@@ -38,19 +38,42 @@ pub struct Evaluation<T: Task> {
 
 /// A network that can be asked at any time, from any thread. Clones share it.
 pub struct Evaluator<T: Task> {
-    shared: Arc<Mutex<Shared>>,
+    shared: Arc<Shared>,
     task: PhantomData<fn() -> T>,
 }
 
 struct Shared {
     plan: Plan,
     site: Site,
+    newest: Mutex<(Arc<Weights>, Option<Normalizer>)>,
+    /// Under a lock of its own: who brings new weights does not wait for a call.
+    loaded: Mutex<Loaded>,
+}
+
+/// What the calls use.
+#[derive(Default)]
+struct Loaded {
     /// Opened at the first call.
     network: Option<Box<dyn Network>>,
-    weights: Arc<Weights>,
-    /// Whether the network holds `weights`.
-    loaded: bool,
+    /// What the network has loaded.
+    weights: Weak<Weights>,
     normalizer: Option<Normalizer>,
+}
+
+impl Loaded {
+    /// The network with the newest weights.
+    fn renew(&mut self, shared: &Shared, rows: usize) -> Result<(&mut dyn Network, Option<&Normalizer>), Error> {
+        let network = match &mut self.network {
+            Some(network) => network,
+            network => network.insert(shared.site.open(&shared.plan, rows)?.0),
+        };
+        let (weights, normalizer) = shared.newest.lock().unwrap_or_else(PoisonError::into_inner).clone();
+        if !std::ptr::eq(self.weights.as_ptr(), &*weights) {
+            network.load(&weights)?;
+            (self.weights, self.normalizer) = (Arc::downgrade(&weights), normalizer);
+        }
+        Ok((&mut **network, self.normalizer.as_ref()))
+    }
 }
 
 impl<T: Task> Clone for Evaluator<T> {
@@ -61,8 +84,8 @@ impl<T: Task> Clone for Evaluator<T> {
 
 impl<T: Task> Evaluator<T> {
     pub(super) fn new(plan: Plan, site: Site, weights: Arc<Weights>, normalizer: Option<Normalizer>) -> Self {
-        let shared = Shared { plan, site, network: None, weights, loaded: false, normalizer };
-        Self { shared: Arc::new(Mutex::new(shared)), task: PhantomData }
+        let shared = Shared { plan, site, newest: Mutex::new((weights, normalizer)), loaded: Mutex::default() };
+        Self { shared: Arc::new(shared), task: PhantomData }
     }
 
     pub(super) fn from_policy(policy: &NetworkPolicy) -> Result<Self, Error> {
@@ -72,10 +95,10 @@ impl<T: Task> Evaluator<T> {
         Ok(Self::new(plan, policy.site.clone(), Arc::new(weights), norm.map(|norm| norm.snapshot())))
     }
 
-    /// Replaces weights and normalisation; takes effect with the next call.
-    pub(crate) fn set(&self, weights: Arc<Weights>, normalizer: Option<Normalizer>) {
-        let mut shared = self.shared.lock().unwrap_or_else(PoisonError::into_inner);
-        (shared.weights, shared.normalizer, shared.loaded) = (weights, normalizer, false);
+    /// Replaces weights and normalisation and gives the old weights; takes effect with the next call.
+    pub(crate) fn set(&self, weights: Arc<Weights>, normalizer: Option<Normalizer>) -> Arc<Weights> {
+        let mut newest = self.shared.newest.lock().unwrap_or_else(PoisonError::into_inner);
+        std::mem::replace(&mut *newest, (weights, normalizer)).0
     }
 
     /// Acts for observations by the mode; all actions count as legal, an epsilon is at its end. A recurrent network takes
@@ -92,18 +115,17 @@ impl<T: Task> Evaluator<T> {
 
     /// Numbers of a row's state: noise that goes on from step to step, recurrent layers. 0 for a network without memory.
     pub fn state_width(&self) -> usize {
-        self.shared.lock().unwrap_or_else(PoisonError::into_inner).plan.state()
+        self.shared.plan.state()
     }
 
     /// Numbers of the state that a value depends on: noise has no part in it.
     pub(super) fn state_width_of_critic(&self) -> usize {
-        let shared = self.shared.lock().unwrap_or_else(PoisonError::into_inner);
-        if shared.plan.is_recurrent() { shared.plan.state() } else { 0 }
+        if self.shared.plan.is_recurrent() { self.shared.plan.state() } else { 0 }
     }
 
     /// Whether the network has a critic.
     pub(super) fn gives_values(&self) -> bool {
-        self.shared.lock().unwrap_or_else(PoisonError::into_inner).plan.value
+        self.shared.plan.value
     }
 
     /// Acts for observations by the mode among the legal actions. A recurrent network takes each for the first of an
@@ -125,8 +147,7 @@ impl<T: Task> Evaluator<T> {
         masks: Masks<'_>,
         states: Option<&mut [f32]>,
     ) -> Result<Evaluation<T>, Error> {
-        let mut shared = self.shared.lock().unwrap_or_else(PoisonError::into_inner);
-        let Shared { plan, site, network, weights, loaded, normalizer } = &mut *shared;
+        let plan = &self.shared.plan;
         let rows = observations.len();
         let width = plan.state();
         if let Some(states) = &states
@@ -138,16 +159,10 @@ impl<T: Task> Evaluator<T> {
         for (place, state) in states.iter().flat_map(|states| states.chunks_exact(width.max(1))).enumerate() {
             remembered.write(place, 0, state);
         }
-        let network = match network {
-            Some(network) => network,
-            None => network.insert(site.open(plan, rows)?.0),
-        };
-        if !*loaded {
-            network.load(weights)?;
-            *loaded = true;
-        }
+        let mut loaded = self.shared.loaded.lock().unwrap_or_else(PoisonError::into_inner);
+        let (network, normalizer) = loaded.renew(&self.shared, rows)?;
         let mut inputs = vec![0.0; rows * plan.inputs];
-        encode(observations, normalizer.as_ref(), &mut inputs);
+        encode(observations, normalizer, &mut inputs);
         let params_width = plan.head.params();
         let mut evaluation = Evaluation {
             actions: vec![bytemuck::Zeroable::zeroed(); rows],

@@ -5,7 +5,7 @@ use std::{
     panic::{AssertUnwindSafe, catch_unwind},
 };
 
-use bevy_ecs::prelude::*;
+use bevy_ecs::{prelude::*, query::QueryFilter};
 
 use super::{
     actor::{Actor, ActorKind},
@@ -16,8 +16,8 @@ use super::{
 };
 use crate::{
     components::{
-        Action, ActionKey, ActionMask, Episode, EpisodeStep, LogProb, Masks, Observation, Parallelism, RowIndex, Slot,
-        Threads, TickPlan, TickReport, Value,
+        Action, ActionKey, ActionMask, Episode, EpisodeStep, Lane, LogProb, Masks, Observation, Parallelism, RowIndex,
+        Slot, Threads, TickPlan, TickReport, Value,
     },
     error::{Error, panic_message},
     seed::Streams,
@@ -61,28 +61,29 @@ impl<'a, T: Task> Rows<'a, T> {
     }
 }
 
-/// Acts for all active rows of a task, each policy for its own.
-pub(crate) fn infer<T: Task>(
+/// Acts for all active rows of a lane, each policy for its own.
+pub(crate) fn infer<T: Task, L: Lane>(
     mut actors: Query<&mut Actor<T>>,
-    mut rows: Query<InferColumns<T>>,
+    mut rows: Query<InferColumns<T>, L::Rows>,
     plan: Res<TickPlan<T>>,
     report: Res<TickReport<T>>,
 ) {
     for mut actor in &mut actors {
-        infer_with(&mut actor, &mut rows, &plan, &report);
+        infer_with::<T, L>(&mut actor, &mut rows, &plan, &report);
     }
 }
 
-fn infer_with<T: Task>(
+fn infer_with<T: Task, L: Lane>(
     actor: &mut Actor<T>,
-    rows: &mut Query<InferColumns<T>>,
+    rows: &mut Query<InferColumns<T>, L::Rows>,
     plan: &TickPlan<T>,
     report: &TickReport<T>,
 ) {
-    let own = actor.rows();
-    actor.ticks += 1;
+    if L::FIRST {
+        actor.ticks += 1;
+        actor.acted = 0;
+    }
     actor.follow(rows, plan);
-    let mut acted = 0;
     let Ok(chunks) = rows.contiguous_iter_mut() else { return };
     for ((observations, masks), (keys, episodes, steps, rows, slots), (mut actions, mut log_probs, mut values)) in
         chunks
@@ -99,27 +100,40 @@ fn infer_with<T: Task>(
             log_probs: log_probs.bypass_change_detection(),
             values: values.bypass_change_detection(),
         };
-        // Rows of one role are one run; with rows in slot order that is at most four.
-        while !rest.slots.is_empty() {
-            let role = role(rest.slots[0], plan, &own);
-            let all = plan.random == 0 && plan.active == u32::MAX && own.end == u32::MAX;
-            let same =
-                if all { None } else { rest.slots.iter().position(|slot| self::role(*slot, plan, &own) != role) };
-            let end = same.unwrap_or(rest.slots.len());
-            let (run, behind) = rest.split_at(end);
-            match role {
-                Role::Random => actor.act_at_random(run),
-                Role::Policy => {
-                    acted += run.slots.len() as u64;
-                    Threads::enter(plan.threads.as_ref(), || actor.act(run, report, &plan.parallelism));
-                }
-                Role::Idle => {}
-            }
-            rest = behind;
+        let is_done = L::FIRST && !L::LAST && actor.recall(&mut rest, plan);
+        if !is_done {
+            actor.act_by_role(rest, Acting::of(plan), plan, report);
         }
     }
-    // Only now, so that all rows of a tick have acted after as many frames.
-    actor.frames += acted;
+    if L::LAST {
+        // Only now, so that all rows of a tick have acted after as many frames.
+        actor.frames += actor.acted;
+    }
+}
+
+/// Which slots act in a tick.
+#[derive(Clone, Copy, PartialEq)]
+pub(super) struct Acting {
+    /// Those below this one.
+    pub active: u32,
+    /// Of them at random those below this one.
+    pub random: u32,
+}
+
+impl Acting {
+    pub(super) fn of<T>(plan: &TickPlan<T>) -> Self {
+        Self { active: plan.active, random: plan.random }
+    }
+
+    fn role(&self, slot: Slot, own: &Range<u32>) -> Role {
+        if slot.0 >= self.active || !own.contains(&slot.0) {
+            Role::Idle
+        } else if slot.0 < self.random {
+            Role::Random
+        } else {
+            Role::Policy
+        }
+    }
 }
 
 #[derive(Clone, Copy, PartialEq)]
@@ -129,19 +143,9 @@ enum Role {
     Idle,
 }
 
-fn role<T>(slot: Slot, plan: &TickPlan<T>, own: &Range<u32>) -> Role {
-    if slot.0 >= plan.active || !own.contains(&slot.0) {
-        Role::Idle
-    } else if slot.0 < plan.random {
-        Role::Random
-    } else {
-        Role::Policy
-    }
-}
-
 impl<T: Task> Actor<T> {
     /// Lets the states of its rows follow them to the slots that they have now.
-    fn follow(&mut self, rows: &Query<InferColumns<T>>, plan: &TickPlan<T>) {
+    fn follow<F: QueryFilter>(&mut self, rows: &Query<InferColumns<T>, F>, plan: &TickPlan<T>) {
         let own = &self.duty.rows;
         if let ActorKind::Network(network) = &mut self.kind
             && network.states.width() > 0
@@ -149,6 +153,34 @@ impl<T: Task> Actor<T> {
             let all = rows.iter().map(|(_, (key, episode, step, _, slot), _)| ((slot, key, episode), step));
             // A newcomer has no slot yet.
             network.states.follow(all.filter(|((slot, ..), _)| slot.0 < plan.active && own.contains(&slot.0)));
+        }
+    }
+
+    /// Acts for the own rows among `rest`, as `acting` says. Rows of one role are one run; with rows in slot order that is
+    /// at most four.
+    pub(super) fn act_by_role(
+        &mut self,
+        mut rest: Rows<'_, T>,
+        acting: Acting,
+        plan: &TickPlan<T>,
+        report: &TickReport<T>,
+    ) {
+        let own = self.rows();
+        let all = acting == Acting { active: u32::MAX, random: 0 } && own.end == u32::MAX;
+        while !rest.slots.is_empty() {
+            let role = acting.role(rest.slots[0], &own);
+            let same = if all { None } else { rest.slots.iter().position(|slot| acting.role(*slot, &own) != role) };
+            let end = same.unwrap_or(rest.slots.len());
+            let (run, behind) = rest.split_at(end);
+            match role {
+                Role::Random => self.act_at_random(run),
+                Role::Policy => {
+                    self.acted += run.slots.len() as u64;
+                    Threads::enter(plan.threads.as_ref(), || self.act(run, report, &plan.parallelism));
+                }
+                Role::Idle => {}
+            }
+            rest = behind;
         }
     }
 

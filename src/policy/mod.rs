@@ -2,6 +2,8 @@
 
 mod act;
 mod actor;
+mod adopt;
+mod ahead;
 mod assign;
 pub mod backend;
 mod call;
@@ -22,6 +24,7 @@ pub mod network;
 pub mod normalize;
 mod observe;
 pub mod operation;
+pub mod packing;
 mod params;
 pub mod plan;
 #[expect(clippy::module_inception, reason = "the organ and its front door share the field's word")]
@@ -31,7 +34,9 @@ mod remember;
 mod resolve;
 pub mod states;
 
-pub(crate) use actor::{Actor, Duty, adopt};
+pub(crate) use actor::{Actor, Duty};
+pub(crate) use adopt::{adopt, adopt_now};
+pub(crate) use ahead::infer_ahead;
 pub(crate) use assign::{Policies, policy_column};
 pub use backend::Backend;
 pub use check::check_actions;

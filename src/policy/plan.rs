@@ -1,5 +1,7 @@
 //! A network resolved against a task: the operations that both backends run, in order.
 
+use std::sync::Arc;
+
 use crate::{
     components::{ActionKey, Episode, EpisodeStep, Masks, TensorSpec, Weights},
     error::Error,
@@ -8,6 +10,7 @@ use crate::{
 pub use super::{
     head::{Annealed, Head, LogStd, Noise},
     operation::{Activation, Convolution, Kind, Operation, Place},
+    packing::{PackedWeights, Packer},
     states::States,
 };
 
@@ -191,8 +194,18 @@ pub struct Outcome<'a> {
 /// and word 1 for the action. Fields of an action that is a struct draw by keys of their own, see
 /// [`field_key`](super::head::fields::field_key).
 pub trait Network: Send + Sync {
+    /// What packs weights for this network, and for others of the same plan on the same backend.
+    fn packer(&self) -> Arc<dyn Packer>;
+
+    /// Takes over packed weights; the next forward acts by them. Errors: [`Error::State`] for those of another plan or
+    /// backend, or, on a GPU, of another network.
+    fn adopt(&mut self, packed: &PackedWeights) -> Result<(), Error>;
+
     /// Takes a whole set of weights that [`Weights::check`] accepts.
-    fn load(&mut self, weights: &Weights) -> Result<(), Error>;
+    fn load(&mut self, weights: &Weights) -> Result<(), Error> {
+        let packed = self.packer().pack(weights)?;
+        self.adopt(&packed)
+    }
 
     /// Acts for a run of rows; a row's outputs do not depend on the others.
     fn forward(&mut self, input: &Forward<'_>, out: &mut Outcome<'_>) -> Result<(), Error>;

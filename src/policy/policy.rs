@@ -114,6 +114,10 @@ impl<T: Task> Policy<T> {
         self
     }
 
+    pub(crate) fn is_system(&self) -> bool {
+        matches!(self.kind, PolicyKind::System)
+    }
+
     /// The operations of a network; none for other policies. Errors: a network that does not fit the task.
     pub(crate) fn plan(&self) -> Result<Option<Plan>, Error> {
         match &self.kind {

@@ -76,31 +76,45 @@ fn advance(step: &mut EpisodeStep, total: &mut EpisodeReturn, end: End, reward: 
     total.0 += if counts { reward.0 } else { 0.0 };
 }
 
-/// All rows are one table in slot order.
+/// Rows are tables of consecutive slots; they are taken in slot order, which is that of ids.
 fn assemble_slices<T: Task>(rollout: &mut Rollout<T>, mut rows: Query<EpisodeColumns<T>>) {
-    let Ok(chunks) = rows.contiguous_iter_mut() else { return };
-    for ((mut steps, mut totals, mut ids), (ends, rewards, lasts), (rows, slots)) in chunks {
-        if slots.is_empty() {
-            continue;
-        }
-        let n = slots.len().min(rollout.plan.active as usize);
-        let (steps, totals) = (&mut steps.bypass_change_detection()[..n], &mut totals.bypass_change_detection()[..n]);
-        let ids = ids.bypass_change_detection();
-        let rewards = &rewards[..n];
-        if rollout.gaps {
-            for (((step, total), end), reward) in steps.iter_mut().zip(totals.iter_mut()).zip(ends).zip(rewards) {
-                advance(step, total, *end, *reward);
+    let mut next = 0;
+    while next < rollout.rows {
+        let (before, Ok(chunks)) = (next, rows.contiguous_iter_mut()) else { return };
+        for ((mut steps, mut totals, mut ids), (ends, rewards, lasts), (rows, slots)) in chunks {
+            if slots.first() != Some(&Slot(next as u32)) {
+                continue;
             }
-        } else {
-            Arch::new().dispatch(Advance { steps, totals, rewards });
+            let n = slots.len().min((rollout.plan.active as usize).saturating_sub(next));
+            let columns = Chunk {
+                first: next as u32,
+                steps: &mut steps.bypass_change_detection()[..n],
+                totals: &mut totals.bypass_change_detection()[..n],
+                ids: ids.bypass_change_detection(),
+                ends: &ends[..n],
+                rewards: &rewards[..n],
+                lasts,
+                rows,
+            };
+            rollout.assemble_chunk(columns);
+            next += slots.len();
         }
-        End::each_done(&ends[..n], |i| {
-            if ends[i] != End::IDLE {
-                let (step, total, id) = (&mut steps[i], &mut totals[i], &mut ids[i]);
-                rollout.finish_episode(i as u32, rows[i], ends[i], &lasts[i], step, total, id);
-            }
-        });
+        if next == before {
+            return;
+        }
     }
+}
+
+/// A table of consecutive slots.
+struct Chunk<'a, T: Task> {
+    first: u32,
+    steps: &'a mut [EpisodeStep],
+    totals: &'a mut [EpisodeReturn],
+    ids: &'a mut [TrajectoryId],
+    ends: &'a [End],
+    rewards: &'a [Reward],
+    lasts: &'a [LastObservation<T>],
+    rows: &'a [RowIndex],
 }
 
 /// Every row had a frame.
@@ -123,6 +137,23 @@ impl WithSimd for Advance<'_> {
 }
 
 impl<T: Task> Rollout<T> {
+    fn assemble_chunk(&mut self, chunk: Chunk<'_, T>) {
+        let Chunk { first, steps, totals, ids, ends, rewards, lasts, rows } = chunk;
+        if self.gaps {
+            for (((step, total), end), reward) in steps.iter_mut().zip(totals.iter_mut()).zip(ends).zip(rewards) {
+                advance(step, total, *end, *reward);
+            }
+        } else {
+            Arch::new().dispatch(Advance { steps, totals, rewards });
+        }
+        End::each_done(ends, |i| {
+            if ends[i] != End::IDLE {
+                let (step, total, id) = (&mut steps[i], &mut totals[i], &mut ids[i]);
+                self.finish_episode(first + i as u32, rows[i], ends[i], &lasts[i], step, total, id);
+            }
+        });
+    }
+
     /// Closes the episode of a row whose end is set, and opens the next.
     #[expect(clippy::too_many_arguments, reason = "one a column of the row")]
     fn finish_episode(

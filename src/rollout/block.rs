@@ -179,9 +179,9 @@ impl<T: Task> Block<T> {
         })
     }
 
-    /// Writes one tick of a column of a time-major block.
-    pub(crate) fn write_tick<V: Pod>(&mut self, column: usize, tick: usize, rows: usize, values: &[V]) {
-        self.writer.copy(values, &mut self.columns[column].values_mut()[tick * rows..(tick + 1) * rows]);
+    /// Writes a column from slot `first` on.
+    pub(crate) fn write<V: Pod>(&mut self, column: usize, first: usize, values: &[V]) {
+        self.writer.copy(values, &mut self.columns[column].values_mut()[first..first + values.len()]);
     }
 
     /// Writes the same value to one tick of a column of a time-major block.

@@ -84,11 +84,16 @@ fn copy_column<C: Component, V: Pod, F: bevy_ecs::query::QueryFilter + bevy_ecs:
     values: impl Fn(&[C]) -> &[V],
 ) {
     let stride = size_of::<V>();
-    if in_order
-        && let Ok(chunks) = query.contiguous_iter(world)
-        && let Some((column, _)) = chunks.into_iter().find(|(column, _)| column.len() * stride == out.len())
-    {
-        return Writer::default().copy(bytemuck::cast_slice(values(column)), out);
+    if in_order && let Ok(chunks) = query.contiguous_iter(world) {
+        let mut copied = 0;
+        for (column, slots) in chunks {
+            let (Some(first), bytes) = (slots.first(), bytemuck::cast_slice(values(column))) else { continue };
+            Writer::default().copy(bytes, &mut out[first.0 as usize * stride..][..bytes.len()]);
+            copied += bytes.len();
+        }
+        if copied == out.len() {
+            return;
+        }
     }
     // Rows in any order, of which some lack the component, or which keep it in a sparse set.
     out.fill(0);

@@ -42,20 +42,28 @@ pub(crate) fn record<T: Task>(world: &mut World, rows: &mut QueryState<RowColumn
     });
 }
 
-/// Whether the rows are one table whose order is that of their slots. Looked at every tick: a host may move rows.
+/// Whether the rows are tables of consecutive slots: one, or one a lane. Looked at every tick: a host may move rows.
 pub(crate) fn in_order<T: Task>(
     slots: &mut QueryState<&Slot, With<Observation<T>>>,
     world: &World,
     rows: usize,
 ) -> bool {
     let Ok(chunks) = slots.contiguous_iter(world) else { return false };
-    let mut chunks = chunks.filter(|chunk| !chunk.is_empty());
-    let Some(chunk) = chunks.next() else { return rows == 0 };
-    chunks.next().is_none() && are_in_order(chunk, rows)
+    let runs = chunks.map(|chunk| Some((consecutive(chunk, rows)?, chunk.len())));
+    let covered = runs.into_iter().try_fold(0, |covered, run| run.map(|(_, len)| covered + len));
+    covered == Some(rows)
 }
 
+/// Whether these are all slots, in order.
 pub(super) fn are_in_order(slots: &[Slot], rows: usize) -> bool {
-    slots.len() == rows && slots.iter().enumerate().fold(0, |apart, (i, slot)| apart | (slot.0 ^ i as u32)) == 0
+    slots.len() == rows && consecutive(slots, rows) == Some(0)
+}
+
+/// The first slot, if these are consecutive ones below `rows`.
+fn consecutive(slots: &[Slot], rows: usize) -> Option<usize> {
+    let first = slots.first().map_or(0, |slot| slot.0);
+    let apart = slots.iter().enumerate().fold(0, |apart, (i, slot)| apart | (slot.0 ^ first.wrapping_add(i as u32)));
+    (apart == 0 && first as usize + slots.len() <= rows).then_some(first as usize)
 }
 
 impl<T: Task> Rollout<T> {
@@ -109,26 +117,26 @@ impl<T: Task> Rollout<T> {
         self.missing = missing;
     }
 
-    /// Writes the columns that every row has, if the rows are one table in slot order: one look-up in place of one for
+    /// Writes the columns that every row has, if the rows are tables of consecutive slots: one look-up in place of one for
     /// each column. Returns how many of the block's columns were written.
     fn record_in_order(&mut self, world: &World, columns: &mut QueryState<RowColumns<T>>) -> usize {
         self.in_order = false;
         let (Ok(chunks), Some(block)) = (columns.contiguous_iter(world), &mut self.block) else { return 0 };
-        let mut chunks = chunks.filter(|((slots, ..), _)| !slots.is_empty());
-        let Some(((slots, observations, actions), (rewards, ends, steps, ids))) = chunks.next() else { return 0 };
-        // Rows in a second table are behind those of the first, or newcomers without a place.
-        self.in_order = chunks.next().is_none() && are_in_order(slots, self.rows);
-        if !self.in_order {
-            return 0;
+        let (rows, mut covered) = (self.rows, 0);
+        for ((slots, observations, actions), (rewards, ends, steps, ids)) in chunks {
+            // Newcomers have no place; rows that lie anyhow are written one by one, all of them.
+            let Some(first) = consecutive(slots, rows) else { return 0 };
+            let at = self.tick * rows + first;
+            block.write(column::OBSERVATION, at + rows, Observation::values(observations));
+            block.write(column::ACTION, at, Action::values(actions));
+            block.write(column::REWARD, at, rewards);
+            block.write(column::END, at, ends);
+            block.write(column::STEP, at, steps);
+            block.write(column::TRAJECTORY, at, ids);
+            covered += slots.len();
         }
-        let (tick, rows) = (self.tick, self.rows);
-        block.write_tick(column::OBSERVATION, tick + 1, rows, Observation::values(observations));
-        block.write_tick(column::ACTION, tick, rows, Action::values(actions));
-        block.write_tick(column::REWARD, tick, rows, rewards);
-        block.write_tick(column::END, tick, rows, ends);
-        block.write_tick(column::STEP, tick, rows, steps);
-        block.write_tick(column::TRAJECTORY, tick, rows, ids);
-        column::VERSION + 1
+        self.in_order = covered == rows;
+        if self.in_order { column::VERSION + 1 } else { 0 }
     }
 
     /// Empties the slots of rows that had no frame in the tick that Record has just written: rows that are pending,

@@ -166,7 +166,7 @@ pub(crate) struct Rollout<T: Task> {
     pub plan: TickPlan<T>,
     /// Versions that chose the actions of the tick before.
     pub previous_versions: Versions,
-    /// Whether rows are one table in slot order.
+    /// Whether rows are tables of consecutive slots.
     pub in_order: bool,
     /// Whether the Step stage may write frames: no system of a host's can change them before Record.
     pub lends: bool,

@@ -25,9 +25,14 @@ struct Shared {
     /// Version of `latest`, so that "nothing new" is told without the lock.
     version: AtomicU64,
     latest: Mutex<(u64, Arc<Weights>)>,
+    /// Old sets, whose memory takes copies once nobody reads them.
+    past: Mutex<Vec<Arc<Weights>>>,
     adopted: Mutex<u64>,
     adoption: Condvar,
 }
+
+/// Old sets that are kept for copies: one acts, one is packed, one waits to be freed, one is free.
+const PAST: usize = 4;
 
 /// Under these locks there are only whole assignments, so what a panicking thread left behind is sound.
 fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
@@ -42,6 +47,7 @@ impl WeightsHandle {
             specs,
             version: AtomicU64::new(0),
             latest: Mutex::new((0, Arc::new(initial))),
+            past: Mutex::default(),
             adopted: Mutex::new(0),
             adoption: Condvar::new(),
         })))
@@ -61,21 +67,49 @@ impl WeightsHandle {
         &self.0.specs
     }
 
-    /// Publishes a whole set and returns its version, one above the last. It acts from the next end of frame on.
+    /// Publishes a whole set and returns its version, one above the last. It acts from the next rollout on, or from the
+    /// first end of frame on at which the collector has it packed for its backend.
     ///
     /// Errors: [`Error::Tensor`] for a missing, additional or misshapen tensor and for NaN or infinity; the set that
     /// was published before stands.
     pub fn publish(&self, weights: Weights) -> Result<u64, Error> {
         weights.check(&self.0.specs)?;
-        let weights = Arc::new(weights);
+        let (version, before) = self.swap(Arc::new(weights));
+        // Maybe the last reference: freeing a large set must not hold readers up.
+        drop(before);
+        Ok(version)
+    }
+
+    /// Publishes a copy of a set that stays the caller's: checked and copied in one go, to the memory of an old set that
+    /// nobody reads any more, of which up to four are kept. Takes little longer than the copy alone.
+    ///
+    /// Errors: as [`publish`](Self::publish).
+    pub fn publish_copy(&self, weights: &Weights) -> Result<u64, Error> {
+        let mut copy = self.spare();
+        // The only reference, so nothing is cloned.
+        Arc::make_mut(&mut copy).copy_checked(weights, &self.0.specs)?;
+        let (version, before) = self.swap(copy);
+        let mut past = lock(&self.0.past);
+        if past.len() < PAST {
+            past.push(before);
+        }
+        Ok(version)
+    }
+
+    /// A set that nobody else holds.
+    fn spare(&self) -> Arc<Weights> {
+        let mut past = lock(&self.0.past);
+        let free = past.iter_mut().position(|set| Arc::get_mut(set).is_some());
+        free.map_or_else(Arc::default, |i| past.swap_remove(i))
+    }
+
+    /// Puts a checked set in the place of the newest; returns its version and the set before.
+    fn swap(&self, weights: Arc<Weights>) -> (u64, Arc<Weights>) {
         let mut latest = lock(&self.0.latest);
         let version = latest.0 + 1;
         let before = std::mem::replace(&mut *latest, (version, weights));
         self.0.version.store(version, Ordering::Release);
-        drop(latest);
-        // Maybe the last reference: freeing a large set must not hold readers up.
-        drop(before);
-        Ok(version)
+        (version, before.1)
     }
 
     /// The newest set and its version.

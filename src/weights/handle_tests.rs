@@ -53,6 +53,31 @@ fn a_reader_keeps_what_it_holds() {
 }
 
 #[test]
+fn copies_are_published_in_the_memory_of_old_sets() {
+    let handle = handle();
+    let mut own = blocks(1.0);
+    let data = |weights: &Weights| weights.get("first").unwrap().data.as_ptr();
+    assert_eq!(handle.publish_copy(&own).unwrap(), 1);
+    let (_, held) = handle.latest();
+    assert_ne!(data(&held), data(&own));
+    let mut places = std::collections::HashSet::new();
+    for version in 2..50 {
+        own = blocks(version as f32);
+        assert_eq!(handle.publish_copy(&own).unwrap(), version);
+        assert_eq!(*handle.latest().1, own);
+        places.insert(data(&handle.latest().1));
+    }
+    assert_eq!(*held, blocks(1.0), "a reader keeps what it holds");
+    assert!(places.len() <= 3, "{} sets for one after the other", places.len());
+    own.0.get_mut("second").unwrap().data[200] = f32::INFINITY;
+    let message = handle.publish_copy(&own).unwrap_err().to_string();
+    assert!(message.contains("second") && message.contains("element 200 is inf"), "{message}");
+    own.0.remove("first");
+    assert!(handle.publish_copy(&own).unwrap_err().to_string().contains("first"));
+    assert_eq!((handle.version(), &*handle.latest().1), (49, &blocks(49.0)));
+}
+
+#[test]
 fn a_resumed_handle_goes_on_counting() {
     let handle = WeightsHandle::resume(specs(), 41, blocks(1.0)).unwrap();
     handle.wait_adopted(41, Duration::ZERO).unwrap();

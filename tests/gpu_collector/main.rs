@@ -24,6 +24,7 @@ fn main() -> std::process::ExitCode {
         ("continuous_actions_follow_the_cpu", continuous_actions_follow_the_cpu),
         ("whole_trajectories_equal_the_cpu", whole_trajectories_equal_the_cpu),
         ("recurrent_policies_remember_as_on_the_cpu", recurrent_policies_remember_as_on_the_cpu),
+        ("lanes_give_the_same_data", lanes_give_the_same_data),
         ("each_range_acts_as_if_alone", || alone::each_range_acts_as_if_alone(Backend::Gpu, 1)),
         ("policies_of_two_backends_share_a_tick", policies_of_two_backends_share_a_tick),
         ("each_field_of_an_action_has_a_head", each_field_of_an_action_has_a_head),
@@ -69,6 +70,30 @@ fn assert_equal<T: Task>(gpu: &Batch<T>, cpu: &Batch<T>) {
     }
     close(gpu.log_probs().expect("log-probs"), cpu.log_probs().expect("log-probs"), "log-prob");
     close(gpu.values().expect("values"), cpu.values().expect("values"), "value");
+}
+
+/// One lane steps while the other's actions come from the device: nothing differs, not in one bit.
+fn lanes_give_the_same_data() {
+    let layers = |trunk| NetworkSpec { trunk, ..NetworkSpec::mlp(&[16], Activation::Tanh) };
+    for spec in [layers(vec![]), layers(vec![Layer::Gru(6)])] {
+        let build = |overlap| {
+            let policy = Policy::network(spec.clone()).backend(Backend::Gpu).seed(3);
+            let builder = Collector::<CartPole>::builder().rows(67).frames_per_batch(67 * 20).total_frames(8_000);
+            let builder = builder.init_random_frames(500).max_frames_per_traj(50).seed(5).policy(policy);
+            builder.executor(Executor::MultiThreaded).overlap(overlap).build().expect("builds")
+        };
+        let (plain, mut lanes) = (build(Overlap::None), build(Overlap::Two));
+        for batch in plain {
+            let (plain, lanes) = (batch.expect("a batch"), lanes.next().expect("a batch").expect("no fault"));
+            assert_equal(&plain, &lanes);
+            let bits =
+                |column: Option<&[f32]>| column.expect("a network").iter().map(|x| x.to_bits()).collect::<Vec<_>>();
+            assert_eq!(bits(plain.log_probs()), bits(lanes.log_probs()));
+            assert_eq!(bits(plain.values()), bits(lanes.values()));
+            assert_eq!(plain.initial_states(), lanes.initial_states());
+        }
+        assert!(lanes.next().is_none());
+    }
 }
 
 fn a_thousand_ticks_equal_the_cpu() {

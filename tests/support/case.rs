@@ -12,7 +12,7 @@ use gleaner::{
     config::{CollectorBuilder, TrajFormat},
     env::Stepper,
     policy::{Backend, Exploration},
-    prelude::{Collector, Executor, Rows, Task, WeightsHandle},
+    prelude::{Collector, Executor, Overlap, Rows, Task, WeightsHandle},
 };
 use proptest::{collection::vec, option, prelude::*};
 
@@ -55,6 +55,7 @@ pub struct Case {
     pub reset_each: bool,
     pub threads: usize,
     pub executor: Executor,
+    pub overlap: Overlap,
     pub seed: u64,
     /// One simulator for all rows instead of an environment a row.
     pub simulator: bool,
@@ -80,6 +81,7 @@ impl Default for Case {
             reset_each: false,
             threads: 1,
             executor: Executor::SingleThreaded,
+            overlap: Overlap::None,
             seed: 7,
             simulator: false,
             sample: false,
@@ -112,11 +114,11 @@ fn publish() -> impl Strategy<Value = Publish> {
 pub fn case() -> impl Strategy<Value = Case> {
     let size = (1..=67_usize, 1..=33_usize, 0..67_usize, 1..=4_u64, any::<u64>());
     let limits = (option::of(1..=20_u32), prop_oneof![Just(0), 1..300_u64]);
-    let switches = (any::<bool>(), any::<bool>(), any::<bool>(), any::<bool>(), any::<bool>());
+    let switches = (any::<bool>(), any::<bool>(), any::<bool>(), any::<bool>(), any::<bool>(), any::<bool>());
     let parts = (size, script(), mode(), limits, switches, publish());
     parts.prop_map(|(size, script, mode, (limit, random), switches, publish)| {
         let (rows, horizon, short, batches, shortfall) = size;
-        let (edge, reset_each, two, multi, simulator) = switches;
+        let (edge, reset_each, two, multi, simulator, lanes) = switches;
         let batch = (rows * horizon) as u64;
         Case {
             rows,
@@ -131,6 +133,7 @@ pub fn case() -> impl Strategy<Value = Case> {
             reset_each,
             threads: if two { 2 } else { 1 },
             executor: if multi { Executor::MultiThreaded } else { Executor::SingleThreaded },
+            overlap: if lanes && !simulator { Overlap::Two } else { Overlap::None },
             seed: shortfall,
             simulator,
             sample: false,
@@ -159,6 +162,7 @@ where
         .step_rows_per_thread(1)
         .infer_rows_per_thread(1)
         .executor(case.executor)
+        .overlap(case.overlap)
         .seed(case.seed)
         .policy(policy)
         .exploration(exploration);

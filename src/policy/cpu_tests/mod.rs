@@ -203,6 +203,10 @@ fn what_does_not_fit_is_an_error() {
     assert!(message.contains("actor.2"), "{message}");
     let mut empty = CpuNetwork::new(plan);
     assert!(empty.weights.is_none());
-    empty.share(&network).unwrap();
-    assert!(empty.weights.is_some());
+    let packed = network.packer().pack(&NetworkSpec::default().initial_weights(network.plan(), Seed(1))).unwrap();
+    empty.adopt(&packed).unwrap();
+    network.adopt(&packed).unwrap();
+    assert!(Arc::ptr_eq(empty.weights.as_ref().unwrap(), network.weights.as_ref().unwrap()), "packed once");
+    let other: PackedWeights = Arc::new(());
+    assert!(empty.adopt(&other).unwrap_err().to_string().contains("another network"));
 }

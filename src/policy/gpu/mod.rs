@@ -37,6 +37,7 @@ mod pack;
 mod params;
 mod rows;
 mod stage;
+mod staging;
 mod weights;
 
 use std::sync::Arc;
@@ -50,14 +51,14 @@ use self::{
     pack::Packed,
     rows::{RowBuffers, uniform_stride},
     stage::Stage,
+    staging::GpuPacker,
     weights::DeviceWeights,
 };
 use super::{
     call,
-    plan::{Forward, Network, Outcome, Plan, States},
+    plan::{Forward, Network, Outcome, PackedWeights, Packer, Plan, States},
 };
 use crate::{
-    components::Weights,
     error::Error,
     gpu::{Gpu, Kernel, Readback, Upload},
 };
@@ -71,7 +72,7 @@ pub struct GpuNetwork {
     gpu: Arc<Gpu>,
     plan: Plan,
     inputs: Inputs,
-    fused: Option<Fused>,
+    packer: GpuPacker,
     stages: Vec<Stage>,
     /// None where the host acts, with what it needs for that.
     head: Option<Kernel>,
@@ -104,14 +105,15 @@ impl GpuNetwork {
         let host = head::Host::new(&plan.head);
         let weights = DeviceWeights::new(&gpu, &plan, fused.as_ref())?;
         let states = DeviceStates::new(&gpu, plan.state(), plan.head.state())?;
-        let form = fused.as_ref().map_or(Form::Layers, |fused| fused.form);
+        let packer = GpuPacker::new(gpu.clone(), plan.clone(), fused, weights.tensors().clone());
+        let form = packer.form();
         let (adapter, half, subgroups) = (gpu.adapter(), gpu.config().half, gpu.subgroups());
         tracing::info!(%adapter, %form, half, subgroups, "network on a GPU");
         Ok(Self {
             gpu,
             plan,
             inputs,
-            fused,
+            packer,
             stages,
             head,
             host,
@@ -133,7 +135,7 @@ impl GpuNetwork {
 
     /// How its layers run: by the adapter's kind and limits and [`GpuConfig::weights`](crate::gpu::GpuConfig::weights).
     pub fn form(&self) -> Form {
-        self.fused.as_ref().map_or(Form::Layers, |fused| fused.form)
+        self.packer.form()
     }
 
     /// Rows it has memory for; 0 before the first forward.
@@ -155,7 +157,7 @@ impl GpuNetwork {
         Ok(())
     }
 
-    /// Records upload, layers, head and readback of one forward.
+    /// Records new weights, upload, layers, head and readback of one forward.
     fn record(
         &self,
         buffers: &RowBuffers,
@@ -166,6 +168,7 @@ impl GpuNetwork {
         brought: &[(u64, &wgpu::Buffer)],
     ) -> Result<wgpu::CommandBuffer, Error> {
         let mut encoder = self.gpu.device().create_command_encoder(&Default::default());
+        self.weights.record(&mut encoder);
         let mut at = 0;
         for (size, buffer) in sent.iter().filter(|(size, _)| *size > 0) {
             encoder.copy_buffer_to_buffer(from, at, buffer, 0, *size);
@@ -189,11 +192,13 @@ impl GpuNetwork {
 }
 
 impl Network for GpuNetwork {
-    fn load(&mut self, weights: &Weights) -> Result<(), Error> {
+    fn packer(&self) -> Arc<dyn Packer> {
+        Arc::new(self.packer.clone())
+    }
+
+    fn adopt(&mut self, packed: &PackedWeights) -> Result<(), Error> {
         self.gpu.check()?;
-        weights.check(&self.plan.tensors())?;
-        self.weights.load(&self.gpu, (&self.plan, self.fused.as_ref()), weights)?;
-        self.log_std = self.plan.head.free_of(weights);
+        self.log_std = self.weights.adopt(&self.packer, packed)?;
         Ok(())
     }
 
@@ -228,8 +233,14 @@ impl Network for GpuNetwork {
         let from = self.upload.fill(&self.gpu, "policy upload", &parts)?;
         let to = self.readback.reserve(&self.gpu, "policy readback", brought.iter().map(|(size, _)| size).sum())?;
         let commands = self.record(buffers, rows, &from, &sent, &to, &brought)?;
+        let mut staging = self.weights.submit();
+        let mut none = Upload::default();
+        let uploads = &mut [&mut self.upload, staging.as_mut().unwrap_or(&mut none)];
         let dispatches = (self.stages.len() + self.head.iter().count()) as u64;
-        self.gpu.run(commands, dispatches, &mut [&mut self.upload], Some(&mut self.readback))?;
+        self.gpu.run(commands, dispatches, uploads, Some(&mut self.readback))?;
+        if let Some(staging) = staging {
+            self.packer.give_back(staging);
+        }
         self.uniforms = held;
         self.uniforms.clone_from(&self.packed.uniforms);
         out.values.fill(0.0);

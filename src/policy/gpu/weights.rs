@@ -1,30 +1,32 @@
 //! Weights in device memory: one buffer, a tensor at each aligned offset; or one buffer as the fused kernel reads it.
 
-use std::{borrow::Cow, ops::Range};
+use std::{borrow::Cow, ops::Range, sync::Arc};
 
 use super::{
     fused::{Form, Fused, NETWORK_SIZE},
     half,
+    staging::{GpuPacker, Staging},
 };
 use crate::{
     components::Weights,
     error::Error,
     gpu::{Gpu, Upload},
-    policy::plan::{Kind, Operation, Plan},
+    policy::plan::{Kind, Operation, PackedWeights, Plan},
 };
 
 pub(super) struct DeviceWeights {
     /// All weights of a fused network, else the tensors.
     buffer: wgpu::Buffer,
     /// Empty for a fused network.
-    tensors: Vec<Part>,
-    upload: Upload,
-    /// Whether a whole set has arrived.
+    tensors: Arc<[Part]>,
+    /// What the next forward copies.
+    staging: Option<Staging>,
+    /// Whether a whole set was submitted.
     loaded: bool,
 }
 
 /// A tensor in the buffer.
-struct Part {
+pub(super) struct Part {
     name: String,
     range: Range<u64>,
     /// Of the weight of a linear layer its inputs: it lies by inputs, outputs padded to whole quadruples.
@@ -33,7 +35,7 @@ struct Part {
 
 impl Part {
     /// What is sent.
-    fn bytes<'a>(&self, weights: &'a Weights, half: bool) -> Result<Cow<'a, [u8]>, Error> {
+    pub(super) fn bytes<'a>(&self, weights: &'a Weights, half: bool) -> Result<Cow<'a, [u8]>, Error> {
         let data = weights.get(&self.name).map_or(&[][..], |tensor| &tensor.data);
         if half {
             half::check(&self.name, data)?;
@@ -70,41 +72,41 @@ impl DeviceWeights {
             Some(Form::Uniform) => gpu.buffer("fused weights", NETWORK_SIZE, Usage::UNIFORM | Usage::COPY_DST)?,
             Some(_) => gpu.buffer("fused weights", NETWORK_SIZE, Usage::STORAGE | Usage::COPY_DST)?,
         };
-        Ok(Self { buffer, tensors, upload: Upload::default(), loaded: false })
+        Ok(Self { buffer, tensors: tensors.into(), staging: None, loaded: false })
     }
 
-    /// Copies a checked set over the old one. The caller has waited for every forward, so no kernel reads meanwhile.
-    pub(super) fn load(
-        &mut self,
-        gpu: &Gpu,
-        (plan, fused): (&Plan, Option<&Fused>),
-        weights: &Weights,
-    ) -> Result<(), Error> {
-        let half = gpu.config().half;
-        let parts: Vec<Cow<'_, [u8]>> = match fused {
-            Some(fused) => vec![fused.pack(plan, weights)?.into()],
-            None => self.tensors.iter().map(|part| part.bytes(weights, half)).collect::<Result<_, _>>()?,
-        };
-        let slices: Vec<&[u8]> = parts.iter().map(|part| &part[..]).collect();
-        let from = self.upload.fill(gpu, "weights upload", &slices)?;
-        self.loaded = false;
-        let mut encoder = gpu.device().create_command_encoder(&Default::default());
+    /// Takes over what `packer` packed: it replaces the old set in front of the next forward. Gives what the head has of
+    /// its own.
+    pub(super) fn adopt(&mut self, packer: &GpuPacker, packed: &PackedWeights) -> Result<Vec<f32>, Error> {
+        let (staging, log_std) = packer.take(packed)?;
+        self.staging = Some(staging);
+        Ok(log_std)
+    }
+
+    /// Records the copies of what was adopted since the last forward.
+    pub(super) fn record(&self, encoder: &mut wgpu::CommandEncoder) {
+        let Some(Staging { buffer, sizes, .. }) = &self.staging else { return };
         let mut at = 0;
-        let starts = self.tensors.iter().map(|part| part.range.start).chain(fused.map(|_| 0));
-        for (start, part) in starts.zip(&parts) {
-            let size = part.len() as u64;
-            if size > 0 {
-                encoder.copy_buffer_to_buffer(&from, at, &self.buffer, start, size);
-                at += size;
-            }
+        // The one part of a fused network begins where the buffer does.
+        let starts = self.tensors.iter().map(|part| part.range.start).chain([0]);
+        for (start, size) in starts.zip(sizes).filter(|(_, size)| **size > 0) {
+            encoder.copy_buffer_to_buffer(buffer, at, &self.buffer, start, *size);
+            at += size;
         }
-        gpu.run(encoder.finish(), 0, &mut [&mut self.upload], None)?;
-        self.loaded = true;
-        Ok(())
+    }
+
+    /// The staging memory that the recorded copies read, to be submitted with them.
+    pub(super) fn submit(&mut self) -> Option<Upload> {
+        self.loaded = self.loaded();
+        self.staging.take().map(|staging| staging.upload)
     }
 
     pub(super) fn loaded(&self) -> bool {
-        self.loaded
+        self.loaded || self.staging.is_some()
+    }
+
+    pub(super) fn tensors(&self) -> &Arc<[Part]> {
+        &self.tensors
     }
 
     /// All weights of a fused network.

@@ -1,0 +1,85 @@
+//! Adoption of published weights at the end of a tick.
+
+use std::sync::{Arc, PoisonError};
+
+use bevy_ecs::prelude::*;
+
+use super::{
+    actor::{Actor, ActorKind, NetworkActor},
+    normalize::RunningNorm,
+    packing::{PackedWeights, Ready},
+};
+use crate::{
+    components::{PolicyWeights, TickPlan, TickReport, Weights},
+    error::Error,
+    task::Task,
+};
+
+/// Takes over each policy's newest weights that are packed by now, and stamps the coming tick with their versions. The others are
+/// packed meanwhile.
+pub(crate) fn adopt<T: Task>(
+    mut policies: Query<(&mut Actor<T>, &PolicyWeights<T>)>,
+    mut plan: ResMut<TickPlan<T>>,
+    report: Res<TickReport<T>>,
+) {
+    for policy in &mut policies {
+        take(policy, &mut plan, &report, |network, published| {
+            network.packing.poll(published.version, &published.weights)
+        });
+    }
+}
+
+/// Takes over each policy's newest weights between two rollouts: they act in the next one's first frame.
+pub(crate) fn adopt_now<T: Task>(
+    mut policies: Query<(&mut Actor<T>, &PolicyWeights<T>)>,
+    mut plan: ResMut<TickPlan<T>>,
+    report: Res<TickReport<T>>,
+) {
+    for policy in &mut policies {
+        take(policy, &mut plan, &report, |network, published| {
+            network.packing.now(published.version, &published.weights).map(Some)
+        });
+    }
+}
+
+fn take<T: Task>(
+    (mut actor, published): (Mut<'_, Actor<T>>, &PolicyWeights<T>),
+    plan: &mut TickPlan<T>,
+    report: &TickReport<T>,
+    ready: impl FnOnce(&mut NetworkActor<T>, &PolicyWeights<T>) -> Result<Option<Ready>, Error>,
+) {
+    let (policy, row) = (actor.duty.policy, actor.duty.rows.start);
+    if published.version == plan.versions.get(policy) {
+        return;
+    }
+    let ActorKind::Network(network) = &mut actor.kind else {
+        return plan.versions.set(policy, published.version);
+    };
+    let adopted = ready(network, published).and_then(|ready| {
+        ready.map(|ready| network.adopt(ready.weights, ready.packed).map(|()| ready.version)).transpose()
+    });
+    match adopted {
+        Ok(Some(version)) => plan.versions.set(policy, version),
+        Ok(None) => {}
+        Err(error) => report.fail(row, error),
+    }
+}
+
+impl<T: Task> NetworkActor<T> {
+    /// Acts by `weights` from now on, which are `packed`.
+    pub(super) fn adopt(&mut self, weights: Arc<Weights>, packed: PackedWeights) -> Result<(), Error> {
+        for lane in &mut self.networks {
+            lane.get_mut().unwrap_or_else(PoisonError::into_inner).network.adopt(&packed)?;
+        }
+        self.std.clear();
+        let log_std = self.plan.head.free_of(&weights);
+        self.std.extend(log_std.iter().map(|log_std| crate::math::exp(*log_std)));
+        if let Some(running) = &self.running {
+            self.normalizer = Some(RunningNorm::snapshot(running));
+        }
+        let before = self.evaluator.set(weights, self.normalizer.clone());
+        let retired: [PackedWeights; 2] = [before, std::mem::replace(&mut self.packed, packed)];
+        self.packing.retire(retired);
+        Ok(())
+    }
+}

@@ -1,0 +1,164 @@
+//! Weights in the form that a backend reads, made off the tick and shared by all threads.
+
+use std::{
+    any::Any,
+    sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError},
+    thread::{self, JoinHandle},
+    time::Duration,
+};
+
+use crate::{components::Weights, error::Error};
+
+/// Weights as networks of one plan on one backend read them. Made by a [`Packer`], taken by
+/// [`Network::adopt`](super::plan::Network::adopt).
+pub type PackedWeights = Arc<dyn Any + Send + Sync>;
+
+/// Makes [`PackedWeights`] weights, on any thread, while networks act.
+pub trait Packer: Send + Sync {
+    /// Packs a whole set. Errors: those of [`Weights::check`] against the plan's tensors, and the backend's own.
+    fn pack(&self, weights: &Weights) -> Result<PackedWeights, Error>;
+}
+
+/// Longest wait for weights that are being packed.
+const DEADLINE: Duration = Duration::from_secs(60);
+
+/// A published set in packed form.
+pub(super) struct Ready {
+    pub version: u64,
+    pub weights: Arc<Weights>,
+    pub packed: PackedWeights,
+}
+
+/// Packs the newest weights on a thread of its own, which the first set that comes within a rollout starts.
+pub(super) struct Packing {
+    packer: Arc<dyn Packer>,
+    shared: Arc<Shared>,
+    /// The newest version that was asked for.
+    asked: u64,
+    thread: Option<JoinHandle<()>>,
+}
+
+#[derive(Default)]
+struct Shared {
+    state: Mutex<State>,
+    changed: Condvar,
+}
+
+#[derive(Default)]
+struct State {
+    /// The newest set, until the thread begins with it.
+    wanted: Option<(u64, Arc<Weights>)>,
+    /// The newest set that is packed, until it is taken.
+    ready: Option<Result<Ready, Error>>,
+    /// What was let go of: freeing a large set takes as long as many ticks.
+    retired: Vec<Arc<dyn Any + Send + Sync>>,
+    /// Versions below this one are of no use any more.
+    oldest: u64,
+    stop: bool,
+}
+
+impl Shared {
+    /// There are only whole assignments under this lock, so what a panicking thread left behind is sound.
+    fn lock(&self) -> MutexGuard<'_, State> {
+        self.state.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// The thread: packs the newest set and frees old ones until it is told to stop.
+    fn work(&self, packer: &dyn Packer) {
+        let mut retired = Vec::new();
+        loop {
+            let idle = |state: &mut State| !state.stop && state.wanted.is_none() && state.retired.is_empty();
+            let waited = self.changed.wait_while(self.lock(), idle);
+            let mut state = waited.unwrap_or_else(PoisonError::into_inner);
+            if state.stop {
+                return;
+            }
+            std::mem::swap(&mut state.retired, &mut retired);
+            let wanted = state.wanted.take();
+            drop(state);
+            retired.clear();
+            let Some((version, weights)) = wanted else { continue };
+            let made = packer.pack(&weights).map(|packed| Ready { version, weights, packed });
+            let mut state = self.lock();
+            let before = if version < state.oldest { Some(made) } else { state.ready.replace(made) };
+            drop(state);
+            self.changed.notify_all();
+            drop(before);
+        }
+    }
+}
+
+impl Packing {
+    pub(super) fn new(packer: Arc<dyn Packer>) -> Self {
+        Self { packer, shared: Arc::default(), asked: 0, thread: None }
+    }
+
+    /// Asks for `version` and gives the newest set that is packed by now, if there is a new one.
+    pub(super) fn poll(&mut self, version: u64, weights: &Arc<Weights>) -> Result<Option<Ready>, Error> {
+        if self.asked == version {
+            return self.shared.lock().ready.take().transpose();
+        }
+        if self.thread.is_none() {
+            let (shared, packer) = (self.shared.clone(), self.packer.clone());
+            let builder = thread::Builder::new().name("gleaner-packing".into());
+            match builder.spawn(move || shared.work(&*packer)) {
+                Ok(thread) => self.thread = Some(thread),
+                // A system without room for a thread: the tick waits.
+                Err(_) => return self.now(version, weights).map(Some),
+            }
+        }
+        self.asked = version;
+        let mut state = self.shared.lock();
+        if let Some((_, skipped)) = state.wanted.replace((version, weights.clone())) {
+            state.retired.push(skipped);
+        }
+        let ready = state.ready.take();
+        drop(state);
+        self.shared.changed.notify_all();
+        ready.transpose()
+    }
+
+    /// Gives `version` in packed form: what the thread has made, or is at, is waited for.
+    pub(super) fn now(&mut self, version: u64, weights: &Arc<Weights>) -> Result<Ready, Error> {
+        let mut state = self.shared.lock();
+        state.oldest = version;
+        if self.asked == version {
+            let made = |state: &State| match &state.ready {
+                Some(Ok(ready)) => ready.version >= version,
+                other => other.is_some(),
+            };
+            let waited = self.shared.changed.wait_timeout_while(state, DEADLINE, |state| !made(state));
+            let (mut state, _) = waited.unwrap_or_else(PoisonError::into_inner);
+            let timeout = || Err(Error::Timeout { what: "packing of published weights", deadline: DEADLINE });
+            return if made(&state) { state.ready.take().unwrap_or_else(timeout) } else { timeout() };
+        }
+        (state.wanted, state.ready) = (None, None);
+        drop(state);
+        self.asked = version;
+        let packed = self.packer.pack(weights)?;
+        Ok(Ready { version, weights: weights.clone(), packed })
+    }
+
+    /// Frees what belongs to old sets, on the thread if there is one.
+    pub(super) fn retire<const N: usize>(&self, retired: [Arc<dyn Any + Send + Sync>; N]) {
+        if self.thread.is_some() {
+            self.shared.lock().retired.extend(retired);
+            self.shared.changed.notify_all();
+        }
+    }
+}
+
+impl Drop for Packing {
+    fn drop(&mut self) {
+        self.shared.lock().stop = true;
+        self.shared.changed.notify_all();
+        if let Some(thread) = self.thread.take() {
+            // It panics in no case of ours; if it did, what it was to make is not needed any more.
+            let _ = thread.join();
+        }
+    }
+}
+
+#[cfg(test)]
+#[path = "packing_tests.rs"]
+mod tests;
