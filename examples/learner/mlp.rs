@@ -40,6 +40,14 @@ impl Mlp {
         Ok(Self { layers })
     }
 
+    /// The same layers under these names.
+    pub fn named(mut self, names: &[&str]) -> Self {
+        for (layer, name) in self.layers.iter_mut().zip(names) {
+            layer.0 = (*name).into();
+        }
+        self
+    }
+
     /// The same values in variables of their own.
     pub fn copy(&self) -> Result<Self> {
         let copy = |var: &Var| Var::from_tensor(&var.copy()?);

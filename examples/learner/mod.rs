@@ -26,9 +26,13 @@ mod tests;
 mod train;
 
 pub use chart::Curve;
+pub use command_line::exit_code;
 pub use dqn::{Dqn, DqnConfig};
 pub use evaluate::evaluate;
+pub use frames::matrix;
+pub use mlp::Mlp;
 pub use off_policy::OffPolicy;
+pub use optimizer::Adam;
 pub use options::{Options, main};
 pub use ppo::{Ppo, PpoConfig};
 pub use progress::Progress;
