@@ -1,6 +1,7 @@
 //! Typed storage behind bytes.
 
 use bytemuck::Pod;
+use serde::{Deserialize, Deserializer, Serialize, Serializer};
 
 /// Bytes that are aligned for any plain old data.
 #[derive(Clone, Debug, Default)]
@@ -44,5 +45,21 @@ impl Bytes {
 
     pub(crate) fn capacity(&self) -> usize {
         self.words.capacity() * 16
+    }
+}
+
+impl Serialize for Bytes {
+    fn serialize<S: Serializer>(&self, to: S) -> Result<S::Ok, S::Error> {
+        self.bytes().serialize(to)
+    }
+}
+
+impl<'de> Deserialize<'de> for Bytes {
+    fn deserialize<D: Deserializer<'de>>(from: D) -> Result<Self, D::Error> {
+        let read = Vec::<u8>::deserialize(from)?;
+        let mut bytes = Self::default();
+        bytes.resize(read.len());
+        bytes.bytes_mut().copy_from_slice(&read);
+        Ok(bytes)
     }
 }

@@ -1,6 +1,6 @@
 //! Plain old data: what observations, actions and masks are made of.
 
-use std::fmt;
+use std::{borrow::Cow, fmt};
 
 use bytemuck::Pod;
 use serde::{Deserialize, Serialize};
@@ -45,10 +45,10 @@ impl fmt::Display for Dtype {
 }
 
 /// One named field of a plain-old-data type; the name of a bare tensor is empty.
-#[derive(Clone, Debug, PartialEq, Eq)]
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Field {
     /// Name in the struct, or empty.
-    pub name: &'static str,
+    pub name: Cow<'static, str>,
     /// Element type.
     pub dtype: Dtype,
     /// Shape; empty for a scalar.
@@ -156,7 +156,7 @@ where
 
 impl<T: Tensor> Data for T {
     fn fields() -> Vec<Field> {
-        vec![Field { name: "", dtype: T::DTYPE, shape: T::shape() }]
+        vec![Field { name: "".into(), dtype: T::DTYPE, shape: T::shape() }]
     }
     #[inline(always)]
     fn is_finite(&self) -> bool {
@@ -215,7 +215,7 @@ macro_rules! data {
         impl $crate::data::Data for $name {
             fn fields() -> Vec<$crate::data::Field> {
                 vec![ $( $crate::data::Field {
-                    name: stringify!($field),
+                    name: stringify!($field).into(),
                     dtype: <$type as $crate::data::Tensor>::DTYPE,
                     shape: <$type as $crate::data::Tensor>::shape(),
                 } ),* ]
@@ -251,8 +251,8 @@ mod tests {
     #[test]
     fn a_struct_lists_its_fields_in_memory_order() {
         let fields = Mixed::fields();
-        assert_eq!(fields[0], Field { name: "position", dtype: Dtype::F32, shape: vec![3, 2] });
-        assert_eq!(fields[2], Field { name: "pixels", dtype: Dtype::U8, shape: vec![4] });
+        assert_eq!(fields[0], Field { name: "position".into(), dtype: Dtype::F32, shape: vec![3, 2] });
+        assert_eq!(fields[2], Field { name: "pixels".into(), dtype: Dtype::U8, shape: vec![4] });
         assert_eq!(width::<Mixed>(), 11);
     }
 

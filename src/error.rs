@@ -182,6 +182,9 @@ pub enum Error {
         /// The system's error.
         source: std::io::Error,
     },
+    /// A checkpoint cannot be read or written; nothing of it was taken, and an older one stays.
+    #[error("checkpoint: {0}")]
+    Checkpoint(String),
     /// A RON file is wrong.
     #[error("{}:{line}:{column}: {problem}", path.display())]
     Ron {

@@ -19,6 +19,7 @@ pub use bytemuck;
 
 mod build;
 mod bytes;
+mod checkpoint;
 pub mod collector;
 pub mod components;
 pub mod config;

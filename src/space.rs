@@ -95,7 +95,7 @@ impl Space {
                     return Err(format!("it has {have} fields, the type has {want}"));
                 }
                 for ((name, space), field) in spaces.iter().zip(fields) {
-                    if name != field.name {
+                    if *name != field.name {
                         return Err(format!("field {name:?} stands where the type has {:?}", field.name));
                     }
                     space.check_field(field).map_err(|problem| format!("field {name:?}: {problem}"))?;

@@ -91,7 +91,7 @@ fn p1_every_pair_that_excludes_each_other_is_named() {
 fn p5_columns_are_declared_before_the_first_frame() {
     let builder = tags(Script::all(4, Ending::Terminated)).frames_per_batch(10).init_random_frames(20);
     let mut collector = builder.policy(sampling_network()).record_distribution(true).build().unwrap();
-    let names: Vec<_> = collector.columns().iter().map(|column| column.name).collect();
+    let names: Vec<_> = collector.columns().iter().map(|column| &*column.name).collect();
     for name in
         ["observation", "action", "reward", "end", "step", "trajectory", "flags", "version", "log_prob", "value"]
     {

@@ -61,7 +61,7 @@ fn everything(builder: CartPoles, lanes: bool) -> Vec<(String, Vec<u8>)> {
     for batch in collector.by_ref() {
         let batch = batch.unwrap();
         for spec in batch.columns() {
-            found.push((spec.name.into(), batch.column_bytes(spec.name).unwrap().to_vec()));
+            found.push((spec.name.to_string(), batch.column_bytes(&spec.name).unwrap().to_vec()));
         }
         let batch = batch.downcast::<CartPole>().ok().unwrap();
         let floats = |floats: &[f32]| bytemuck::cast_slice(floats).to_vec();

@@ -9,7 +9,7 @@ use std::{
 };
 
 use bevy_ecs::{prelude::*, schedule::LogLevel};
-use gleaner::prelude::{Collect, CollectSystems, Executor};
+use gleaner::prelude::{CartPole, Collect, CollectSystems, Collector, Executor};
 use support::{Case, Ending, Publish, Script, tags};
 
 /// The first draw of each of six rows.
@@ -130,6 +130,31 @@ fn f9_a_thousand_ticks_are_equal_on_any_executor() {
             let case = Case { threads, executor, ..base.clone() };
             assert_eq!(hash(&case), wanted, "{threads} threads, {executor:?}");
         }
+    }
+}
+
+/// Where the schedule is as it was built, Step writes the frames; where a host had its hands on it, Record does.
+#[test]
+fn whoever_writes_the_frames_they_are_the_same() {
+    // Three strips, the last not full; a budget that ends within a tick and a warm-up that does.
+    let run = |hosted: bool, threads| {
+        let builder = Collector::<CartPole>::builder().rows(300).frames_per_batch(9_000).total_frames(26_950);
+        let builder = builder.init_random_frames(450).max_frames_per_traj(25).reset_at_each_iter(true);
+        let builder = builder.threads(threads).step_rows_per_thread(100);
+        let builder = if hosted { builder.setup(|_, _| {}) } else { builder };
+        let batches = builder.build().unwrap().map(|batch| {
+            let batch = batch.unwrap();
+            let finals: Vec<_> = (0..batch.len()).map(|frame| batch.final_observation(frame).copied()).collect();
+            let played = (batch.observations(), batch.last_observations(), batch.actions(), batch.rewards(), finals);
+            let noted = (batch.ends(), batch.steps(), batch.trajectory_ids(), batch.flags(), batch.versions());
+            format!("{played:?} {noted:?} {:?}", batch.trajectories())
+        });
+        batches.collect::<Vec<_>>()
+    };
+    let wanted = run(true, 1);
+    assert_eq!(wanted.len(), 3);
+    for threads in [1, 2, 3] {
+        assert!(run(false, threads) == wanted, "{threads} threads");
     }
 }
 

@@ -16,7 +16,7 @@ use gleaner::{
 /// An actor of hidden layers for `actions` discrete actions.
 pub fn plan(inputs: usize, widths: &[usize], activation: Activation, actions: u32) -> Plan {
     let spec = NetworkSpec { critic: None, ..NetworkSpec::mlp(widths, activation) };
-    let field = |dtype, shape| Field { name: "", dtype, shape };
+    let field = |dtype, shape| Field { name: "".into(), dtype, shape };
     let observation = (&Space::unbounded(inputs), &[field(Dtype::F32, vec![inputs])][..]);
     spec.plan_for(observation, (&Space::discrete(actions), &[field(Dtype::I32, vec![])])).expect("it fits")
 }

@@ -58,8 +58,8 @@ pub struct OffPolicy {
 }
 
 impl OffPolicy {
-    /// Trains and leaves learning curve and policy in a folder. Returns the mean return of the policy as it was saved,
-    /// none if training was stopped.
+    /// Trains and leaves learning curve and policy, that of the best trial, in a folder. Returns the mean return of the
+    /// policy as it was saved, none if training was stopped.
     pub fn run<E: Env + Default, L: Learner<E>>(
         &self,
         options: &Options,
@@ -95,6 +95,7 @@ impl OffPolicy {
             progress: Progress::new(total),
             monitor: collector.monitor(),
             published,
+            best: None,
         };
         // One receipt waits while the learner is at work: the collector is at most two batches ahead.
         let (sender, receipts) = sync_channel(1);
@@ -105,7 +106,8 @@ impl OffPolicy {
             trained.and(written)
         })?;
         training.curve.draw(options.out.join("learning_curve.png"))?;
-        training.learner.weights()?.save(policy_file(&options.out))?;
+        let best = training.best.take().map_or_else(|| training.learner.weights(), |(_, weights)| Ok(weights))?;
+        best.save(policy_file(&options.out))?;
         println!("{} frames; learning curve and policy are in {out}", training.monitor.stats().frames);
         if stop.load(Ordering::Relaxed) {
             println!("stopped by Ctrl-C: the policy was not evaluated");
@@ -138,6 +140,8 @@ struct Training<T: Task, L> {
     progress: Progress,
     monitor: gleaner::stats::Monitor,
     published: WeightsHandle,
+    /// The best trial's return and weights: values go up and down while they are learnt.
+    best: Option<(f32, Weights)>,
 }
 
 impl<E: Env + Default, L: Learner<E>> Training<E, L> {
@@ -169,9 +173,12 @@ impl<E: Env + Default, L: Learner<E>> Training<E, L> {
             if stats.frames >= next_trial {
                 next_trial += goal.trial_every;
                 let seed = options.seed.wrapping_add(version << 32);
-                let mean = evaluate::<E>(goal.policy(options).weights(weights), goal.episodes, seed)?;
+                let mean = evaluate::<E>(goal.policy(options).weights(weights.clone()), goal.episodes, seed)?;
                 self.progress.print(&format!("{} frames: mean return {mean:.2} in a trial", stats.frames));
                 self.curve.trial(&stats, mean);
+                if self.best.as_ref().is_none_or(|(best, _)| mean > *best) {
+                    self.best = Some((mean, weights));
+                }
                 good_trials = if mean >= goal.good { good_trials + 1 } else { 0 };
             }
             if good_trials == 2 {

@@ -1,7 +1,10 @@
 //! What a recorded column is, for everything that iterates columns.
 
+use std::borrow::Cow;
+
 use bevy_ecs::prelude::World;
 use bytemuck::Pod;
+use serde::{Deserialize, Serialize};
 
 use crate::{
     data::{Data, Dtype, Field},
@@ -19,10 +22,10 @@ pub(crate) const FLAGS: usize = 6;
 pub(crate) const VERSION: usize = 7;
 
 /// Name and layout of a recorded column.
-#[derive(Clone, Debug, PartialEq)]
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct ColumnSpec {
     /// Unique name.
-    pub name: &'static str,
+    pub name: Cow<'static, str>,
     /// Fields of one value; a single unnamed one for a bare tensor.
     pub fields: Vec<Field>,
     /// Bytes of one value.
@@ -34,7 +37,7 @@ pub struct ColumnSpec {
 impl ColumnSpec {
     /// The column `name` of values of `D`.
     pub fn of<D: Data>(name: &'static str) -> Self {
-        Self { name, fields: D::fields(), stride: size_of::<D>(), leads: false }
+        Self { name: name.into(), fields: D::fields(), stride: size_of::<D>(), leads: false }
     }
 
     /// The column, as one that belongs to the time before the action.
@@ -45,12 +48,13 @@ impl ColumnSpec {
 
     /// The column `name` of scalars of `dtype`.
     pub fn scalar(name: &'static str, dtype: Dtype) -> Self {
-        Self { name, fields: vec![Field { name: "", dtype, shape: Vec::new() }], stride: dtype.size(), leads: false }
+        let field = Field { name: "".into(), dtype, shape: Vec::new() };
+        Self { name: name.into(), fields: vec![field], stride: dtype.size(), leads: false }
     }
 
     /// The bytes of a column as values of `V`, whose size must be the column's stride.
     pub(crate) fn values<'b, V: Pod>(&self, bytes: &'b [u8]) -> Result<&'b [V], Error> {
-        let (stride, name) = (self.stride, self.name);
+        let (stride, name) = (self.stride, &self.name);
         if size_of::<V>() != stride || align_of::<V>() > 16 {
             let (size, kind) = (size_of::<V>(), std::any::type_name::<V>());
             let problem = format!("values of {name:?} have {stride} bytes, {kind} has {size}");

@@ -39,7 +39,7 @@ impl Truncation {
 }
 
 /// How a frame ended its episode: a column. Flags are OR-ed, never cleared: `terminated` and a truncation may both stand.
-#[derive(Component, Clone, Copy, Default, PartialEq, Eq, Pod, Zeroable)]
+#[derive(Component, Clone, Copy, Default, PartialEq, Eq, Pod, Zeroable, Serialize, Deserialize)]
 #[repr(transparent)]
 pub struct End(u8);
 

@@ -63,7 +63,7 @@ impl Chain {
         if let Some(name) =
             lists.keys().find(|name| name.is_empty() || !fields.iter().any(|field| field.name == **name))
         {
-            let names: Vec<_> = fields.iter().map(|field| field.name).filter(|name| !name.is_empty()).collect();
+            let names: Vec<_> = fields.iter().map(|field| &*field.name).filter(|name| !name.is_empty()).collect();
             let legal =
                 if names.is_empty() { "none: the observation has no named fields".into() } else { names.join(", ") };
             return Err(error("fields", name, legal));
@@ -77,7 +77,7 @@ impl Chain {
             let form = form(spaces.get(i).map(|(_, space)| space), field);
             let flow = Flow { place: Place::Input, start, width: field.len(), form };
             start += field.len();
-            match lists.get(field.name) {
+            match lists.get(&*field.name) {
                 Some(layers) => parts.push(self.list(&format!("fields.{}", field.name), layers, flow)?),
                 None => parts.push(flow),
             }

@@ -81,10 +81,10 @@ fn heads_follow_from_the_action_space() {
     assert_eq!((head.params(), head.action_bytes(), head.mask()), (3, 3, 0));
     // A struct of one field is that field.
     let one = Space::Fields(vec![("turn".into(), Space::discrete(4))]);
-    let turn = Field { name: "turn", ..i32::fields().remove(0) };
+    let turn = Field { name: "turn".into(), ..i32::fields().remove(0) };
     assert_eq!(for_actions(&spec, &one, std::slice::from_ref(&turn)).unwrap().head, Head::Categorical { n: 4 });
     let two = Space::Fields(vec![("turn".into(), Space::discrete(4)), ("go".into(), Space::discrete(4))]);
-    let go = Field { name: "go", ..turn.clone() };
+    let go = Field { name: "go".into(), ..turn.clone() };
     let heads = ["turn", "go"].map(|name| (name.to_string(), Head::Categorical { n: 4 })).to_vec();
     let head = for_actions(&spec, &two, &[turn, go]).unwrap().head;
     assert_eq!((head.params(), head.action_bytes(), head.mask(), head.elements()), (8, 8, 8, 2));

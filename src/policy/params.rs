@@ -73,8 +73,8 @@ pub(crate) fn params_columns<T: Task>(world: &mut World, head: &Head) -> Vec<(Co
             Part::Params(n) | Part::Std(n) => vec![n],
             Part::Entropy => Vec::new(),
         };
-        let fields = vec![Field { name: "", dtype: Dtype::F32, shape }];
-        let spec = ColumnSpec { name, stride: 4 * fields[0].len(), fields, leads: false };
+        let fields = vec![Field { name: "".into(), dtype: Dtype::F32, shape }];
+        let spec = ColumnSpec { name: name.into(), stride: 4 * fields[0].len(), fields, leads: false };
         (spec, Box::new(ParamsSource::<T> { policy: world.query(), part }))
     };
     let n = head.elements();

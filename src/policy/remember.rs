@@ -105,7 +105,7 @@ pub(crate) fn state_column<'a, T: Task>(
     plans: impl Iterator<Item = &'a Plan>,
 ) -> Option<(ColumnSpec, Box<dyn Source>)> {
     let width = width(plans);
-    let fields = vec![Field { name: "", dtype: Dtype::F32, shape: vec![width] }];
-    let spec = ColumnSpec { name: "state", fields, stride: 4 * width, leads: true };
+    let fields = vec![Field { name: "".into(), dtype: Dtype::F32, shape: vec![width] }];
+    let spec = ColumnSpec { name: "state".into(), fields, stride: 4 * width, leads: true };
     (width > 0).then(|| (spec, Box::new(StateSource::<T>::new(world, width)) as _))
 }

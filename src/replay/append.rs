@@ -6,8 +6,13 @@ use crate::{bytes::Bytes, error::Error, task::Task};
 impl<T: Task> Sample<T> {
     /// Forgets all picks.
     pub(super) fn clear(&mut self) {
-        (self.frames.clear(), self.weights.clear(), self.ends.clear(), self.missing.clear(), self.buffers.clear());
-        (self.n_step.returns.clear(), self.n_step.discounts.clear());
+        self.frames.clear();
+        self.weights.clear();
+        self.ends.clear();
+        self.missing.clear();
+        self.buffers.clear();
+        self.n_step.returns.clear();
+        self.n_step.discounts.clear();
         self.columns.iter_mut().for_each(|column| column.resize(0));
         self.next.resize(0);
         self.learning = 0..usize::MAX;

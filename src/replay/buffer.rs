@@ -3,6 +3,7 @@
 use std::{
     fmt,
     marker::PhantomData,
+    path::PathBuf,
     sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError},
     time::Duration,
 };
@@ -32,12 +33,26 @@ pub enum Capacity {
     Bytes(u64),
 }
 
+/// Where the columns of a buffer lie.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub enum Storage {
+    /// In memory.
+    #[default]
+    Memory,
+    /// In a memory-mapped file, so that a buffer may be larger than the memory. It is scratch: made at the first write,
+    /// an error if it exists or the disk has no room for all of it, and removed with the buffer (not by a process that is
+    /// killed). Nothing else may touch it meanwhile. To keep a buffer, [save](Replay::save) it.
+    File(PathBuf),
+}
+
 /// Options of a replay buffer.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 #[serde(default, deny_unknown_fields)]
 pub struct ReplayConfig {
     /// What the buffer holds before it overwrites the oldest frames. Default: 1,000,000 frames.
     pub capacity: Capacity,
+    /// Where the columns lie. Default: in memory.
+    pub storage: Storage,
     /// How long a writer waits for a sampler that reads the frames it is about to overwrite, and a sampler or writer for
     /// the limiter, before that is an error. Default: 10 s.
     pub deadline: Duration,
@@ -47,7 +62,12 @@ pub struct ReplayConfig {
 
 impl Default for ReplayConfig {
     fn default() -> Self {
-        Self { capacity: Capacity::Frames(1_000_000), deadline: Duration::from_secs(10), limiter: None }
+        Self {
+            capacity: Capacity::Frames(1_000_000),
+            storage: Storage::Memory,
+            deadline: Duration::from_secs(10),
+            limiter: None,
+        }
     }
 }
 
@@ -179,7 +199,7 @@ impl<T: Task> Replay<T> {
         let ring = match self.shared.ring.get() {
             Some(ring) => ring,
             None => {
-                let ring = Ring::new(frames.columns(), self.capacity(frames.columns())?)?;
+                let ring = Ring::new(frames.columns(), self.capacity(frames.columns())?, &self.shared.config.storage)?;
                 self.shared.ring.get_or_init(|| ring)
             }
         };
@@ -201,7 +221,7 @@ impl<T: Task> Replay<T> {
         self.shared.gate.as_ref()
     }
 
-    fn capacity(&self, specs: &[ColumnSpec]) -> Result<u64, Error> {
+    pub(super) fn capacity(&self, specs: &[ColumnSpec]) -> Result<u64, Error> {
         let width = Ring::frame_bytes(specs) as u64;
         match self.shared.config.capacity {
             Capacity::Frames(frames) => Ok(frames),
@@ -219,6 +239,16 @@ impl<T: Task> Replay<T> {
     /// A sampler of this buffer: how frames are drawn is set on it. Any number of them may be made.
     pub fn sampler(&self) -> SamplerBuilder<T> {
         SamplerBuilder::new(self.clone(), Sampling::default())
+    }
+
+    /// Whether it is the same buffer.
+    pub(super) fn is(&self, other: &Self) -> bool {
+        Arc::ptr_eq(&self.shared, &other.shared)
+    }
+
+    /// Gives a buffer that has no columns yet what was loaded.
+    pub(super) fn set_ring(&self, _: &MutexGuard<'_, Writer>, ring: Ring) {
+        self.shared.ring.get_or_init(|| ring);
     }
 
     pub(super) fn ring(&self) -> Option<&Ring> {
@@ -268,7 +298,7 @@ pub(super) fn check_columns(own: &[ColumnSpec], given: &[ColumnSpec]) -> Result<
     if own == given {
         return Ok(());
     }
-    let names = |specs: &[ColumnSpec]| specs.iter().map(|spec| spec.name).collect::<Vec<_>>().join(", ");
+    let names = |specs: &[ColumnSpec]| specs.iter().map(|spec| &*spec.name).collect::<Vec<_>>().join(", ");
     let differs = own.iter().find(|spec| given.iter().any(|other| other.name == spec.name && other != *spec));
     let value = match differs {
         Some(spec) => format!("{} with {:?} of other shapes or dtypes", names(given), spec.name),

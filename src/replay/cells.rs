@@ -6,6 +6,7 @@ use std::{
     ptr::NonNull,
 };
 
+use super::{Storage, mapped::Mapped};
 use crate::error::Error;
 
 /// Bytes of a cache line: what the memory is aligned to.
@@ -14,7 +15,14 @@ pub(super) const LINE: usize = 64;
 /// Zeroed bytes at a fixed place. Who reads or writes says that nobody else writes there meanwhile; bounds are checked.
 pub(super) struct Cells {
     base: NonNull<u8>,
-    layout: Layout,
+    bytes: usize,
+    backing: Backing,
+}
+
+/// What the bytes belong to.
+enum Backing {
+    Heap(Layout),
+    File(#[expect(dead_code, reason = "kept until the bytes are no longer used")] Mapped),
 }
 
 // SAFETY: the bytes belong to the value alone; `read` and `write` leave to their callers that no two of them meet.
@@ -48,13 +56,26 @@ impl Run {
 }
 
 impl Cells {
-    /// `bytes` zeros. The system gives them memory when they are first touched. Errors: more than there can be.
-    pub(super) fn new(bytes: usize) -> Result<Self, Error> {
+    /// `bytes` zeros. Errors: more than there can be, or a file that cannot be made.
+    pub(super) fn new(bytes: usize, storage: &Storage) -> Result<Self, Error> {
+        let bytes = bytes.max(1);
+        match storage {
+            Storage::Memory => Self::heap(bytes),
+            Storage::File(path) => {
+                let mapped = Mapped::new(path, bytes)?;
+                let base = NonNull::new(mapped.base()).expect("a mapping has a place");
+                Ok(Self { base, bytes, backing: Backing::File(mapped) })
+            }
+        }
+    }
+
+    /// The system gives them memory when they are first touched.
+    fn heap(bytes: usize) -> Result<Self, Error> {
         let refused = || Error::config("capacity", format!("{bytes} bytes"), "what memory holds");
-        let layout = Layout::from_size_align(bytes.max(1), LINE).map_err(|_| refused())?;
+        let layout = Layout::from_size_align(bytes, LINE).map_err(|_| refused())?;
         // SAFETY: the size is not 0.
         let base = NonNull::new(unsafe { alloc_zeroed(layout) }).ok_or_else(refused)?;
-        Ok(Self { base, layout })
+        Ok(Self { base, bytes, backing: Backing::Heap(layout) })
     }
 
     /// Copies the values of `size` bytes of column `column`, a place in bytes, that `moves` name to values of `to`.
@@ -110,7 +131,7 @@ impl Cells {
     /// Where the first value of a run lies, all of whose values are within the memory.
     fn place(&self, column: usize, size: usize, run: Run) -> *mut u8 {
         let end = run.end().checked_mul(size).and_then(|end| end.checked_add(column));
-        assert!(end.is_some_and(|end| end <= self.layout.size()), "values within the memory");
+        assert!(end.is_some_and(|end| end <= self.bytes), "values within the memory");
         // SAFETY: within the allocation, as just checked.
         unsafe { self.base.as_ptr().add(column + run.first * size) }
     }
@@ -118,8 +139,10 @@ impl Cells {
 
 impl Drop for Cells {
     fn drop(&mut self) {
-        // SAFETY: allocated with this layout, and given back once.
-        unsafe { dealloc(self.base.as_ptr(), self.layout) };
+        if let Backing::Heap(layout) = self.backing {
+            // SAFETY: allocated with this layout, and given back once.
+            unsafe { dealloc(self.base.as_ptr(), layout) };
+        }
     }
 }
 
@@ -191,7 +214,7 @@ mod tests {
     #[test]
     fn runs_come_back_as_they_were_written() {
         for size in [1, 3, 4, 8, 16, 40, 300] {
-            let cells = Cells::new(64 + 20 * size).expect("memory");
+            let cells = Cells::new(64 + 20 * size, &Storage::Memory).expect("memory");
             let from: Vec<u8> = (0..40 * size).map(|i| (i % 251) as u8).collect();
             // SAFETY: one thread.
             unsafe { cells.scatter(64, size, 2, &from, Run { first: 1, step: 3, len: 10 }) };
@@ -208,19 +231,19 @@ mod tests {
     #[test]
     #[should_panic(expected = "within the memory")]
     fn bounds_are_checked() {
-        let cells = Cells::new(64).expect("memory");
+        let cells = Cells::new(64, &Storage::Memory).expect("memory");
         // SAFETY: one thread.
         unsafe { cells.gather(0, 8, &[Move { run: Run { first: 7, step: 2, len: 2 }, to: 0 }], &mut [0; 16]) };
     }
 
     #[test]
     fn too_much_is_an_error() {
-        assert!(Cells::new(usize::MAX / 2).is_err());
+        assert!(Cells::new(usize::MAX / 2, &Storage::Memory).is_err());
     }
 
     #[test]
     fn places_are_written_while_others_are_read() {
-        let cells = Cells::new(64).expect("memory");
+        let cells = Cells::new(64, &Storage::Memory).expect("memory");
         std::thread::scope(|scope| {
             for half in [0, 4] {
                 let cells = &cells;

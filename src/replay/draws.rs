@@ -23,14 +23,14 @@ impl Draws {
     #[inline]
     pub(super) fn bits(&mut self) -> u64 {
         let [low, high] = threefry(self.key, [self.next as u32, (self.next >> 32) as u32]);
-        self.next += 1;
+        self.next = self.next.wrapping_add(1);
         u64::from(low) | u64::from(high) << 32
     }
 
     /// A whole number in `0..n`, by Lemire's multiplication; 0 when `n` is 0. The bias is at most `n / 2⁶⁴`.
     #[inline]
     pub(super) fn below(&mut self, n: u64) -> u64 {
-        (u128::from(self.bits()) * u128::from(n) >> 64) as u64
+        ((u128::from(self.bits()) * u128::from(n)) >> 64) as u64
     }
 
     /// A number in `[0, 1)`, from 53 bits.

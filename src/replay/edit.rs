@@ -185,7 +185,7 @@ fn column_of<'r>(ring: &'r Ring, name: &str, size: usize) -> Result<(usize, &'r 
     let found = ring.specs.iter().position(|spec| spec.name == name);
     let Some(i) = found.filter(|i| !FIXED.contains(i)) else {
         let legal: Vec<_> = ring.specs.iter().enumerate().filter(|(i, _)| !FIXED.contains(i)).collect();
-        let legal: Vec<_> = legal.iter().map(|(_, spec)| spec.name).collect();
+        let legal: Vec<_> = legal.iter().map(|(_, spec)| &*spec.name).collect();
         return Err(Error::config("column", name, legal.join(", ")));
     };
     let spec = &ring.specs[i];

@@ -62,7 +62,10 @@ impl<T: Task> Sample<T> {
         if layout.slots.is_none() {
             self.missing.extend_from_slice(layout.before);
         }
-        (self.frames.clear(), self.weights.clear(), self.ends.clear(), self.scratch.clear());
+        self.frames.clear();
+        self.weights.clear();
+        self.ends.clear();
+        self.scratch.clear();
         self.next.resize(picks.len() * specs[column::OBSERVATION].stride);
         self.scratch.oldest = picks.iter().map(|pick| pick.frame).min();
         // By themselves, so that the memory answers many of them at a time.

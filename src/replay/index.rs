@@ -1,14 +1,18 @@
 //! Which frames are which trajectory's: kept as they are written, so that no search ever looks at the columns.
 
+mod check;
+
 use std::{
     collections::{HashMap, VecDeque},
     ops::Range,
 };
 
+use serde::{Deserialize, Serialize};
+
 use crate::components::{End, TrajectoryId};
 
 /// Frames of a trajectory that lie equally far apart: `first`, `first + step` …
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub(super) struct Piece {
     pub first: u64,
     pub step: u32,
@@ -37,21 +41,21 @@ impl Piece {
 }
 
 /// The frames that are there: from `tail` to below `head`.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, serde::Serialize, serde::Deserialize)]
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub(super) struct Window {
     pub tail: u64,
     pub head: u64,
 }
 
 /// A piece of a trajectory, and how many of its frames come before.
-#[derive(Clone, Copy, Debug)]
+#[derive(Clone, Copy, Debug, Serialize, Deserialize)]
 struct Span {
     at: u32,
     piece: Piece,
 }
 
 /// A trajectory, also one of which the ring holds a part. Its frames have positions, from 0 in the order of writing.
-#[derive(Clone, Debug)]
+#[derive(Clone, Debug, Serialize, Deserialize)]
 pub(super) struct Record {
     pub id: TrajectoryId,
     /// Step of the first frame that was written.
@@ -177,21 +181,24 @@ impl Record {
 }
 
 /// The trajectories of which the ring holds frames, with the observation that followed the newest frame of each.
-#[derive(Debug, Default)]
+#[derive(Clone, Debug, Default, Serialize, Deserialize)]
 pub(super) struct Index {
     records: Vec<Record>,
     free: Vec<u32>,
     /// Those in use, in no order that means anything.
     live: Vec<u32>,
     /// Those that go on, by id.
+    #[serde(serialize_with = "check::by_id")]
     open: HashMap<u64, u32>,
     /// Newest frames of trajectories as they were, ascending: when that frame goes, and it is the newest still, all do.
     deaths: VecDeque<(u64, u32)>,
     /// Lists of earlier pieces that no record has now: few records have any, and which ones changes all the time.
     spare: Vec<VecDeque<Span>>,
     /// By record.
+    #[serde(skip)]
     finals: Vec<u8>,
     /// Bytes of an observation.
+    #[serde(skip)]
     width: usize,
 }
 

@@ -169,6 +169,12 @@ impl Gate {
         Ok(Turn { gate: self, frames })
     }
 
+    /// The buffer and its counts were loaded.
+    pub(super) fn restore(&self, stats: LimiterStats, window: Window) {
+        *self.lock() = Counts { stats, coming: 0, size: window.head - window.tail };
+        self.changed.notify_all();
+    }
+
     /// The buffer was emptied.
     pub(super) fn emptied(&self) {
         self.lock().size = 0;

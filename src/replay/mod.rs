@@ -1,4 +1,25 @@
 //! Replay: frames and trajectories that learners draw from while collectors write.
+//!
+//! # Checkpoints
+//!
+//! [`Replay::save`] writes a buffer and the samplers that draw from it, [`Replay::load`] reads them into new ones, whose
+//! samples are then the same bits as if nothing had happened. The file, all numbers little-endian:
+//!
+//! ```text
+//! "glnrplay" · version 1 (u32) · byte order (u32) · blocks: length (u32) · CRC-32 so far (u32) · bytes
+//! ```
+//!
+//! Blocks have up to 64 KiB, one of length 0 is the last. A checksum is over everything before it, its own length and its
+//! bytes. What the blocks carry, one behind the other, is in [postcard](https://postcard.jamesmunns.com)'s format or, where
+//! it says bytes, as it lies in memory:
+//!
+//! 1. the buffer: columns (name, fields, stride, leads), capacity, window (numbers of the oldest frame and of the next one),
+//!    frames that are not counted, counters of the limiter, frames of a chunk; nothing before the first write,
+//! 2. the index of trajectories, then the observation that follows the newest frame of each of its records: bytes,
+//! 3. the number of samplers, and of each how it draws, its n-step returns, its place in its random numbers, its own state
+//!    if it has drawn, and the samples that it has prepared ahead if it does that,
+//! 4. chunks of frames, the oldest first: of each column, and last of the records that the frames belong to (u32), the
+//!    values: bytes. A buffer that holds no frame has one frame of zeros here.
 
 mod append;
 mod buffer;
@@ -9,22 +30,27 @@ mod edit;
 mod gather;
 mod index;
 mod limiter;
+mod load;
+mod mapped;
+mod prefetch;
 pub mod query;
 mod read;
 mod ring;
 mod sample;
 pub mod sampler;
 mod sampling;
+mod save;
 mod top;
 mod view;
 mod write;
 
-pub use buffer::{Capacity, Replay, ReplayConfig, ReplayStats};
+pub use buffer::{Capacity, Replay, ReplayConfig, ReplayStats, Storage};
 pub(crate) use claim::Claim;
 pub use edit::{Newer, Patch, Updated};
 pub use limiter::{Limiter, LimiterStats};
+pub use prefetch::Prefetch;
 pub use read::Stored;
 pub use sample::Sample;
-pub use sampling::{Sampler, SamplerBuilder};
+pub use sampling::{Sampler, SamplerBuilder, Saved};
 pub use top::TopTrajectories;
 pub use write::Written;

@@ -224,7 +224,7 @@ struct Place {
 impl Steps {
     fn place(&self, specs: &[ColumnSpec]) -> Result<Place, Error> {
         let Some(column) = specs.iter().position(|spec| spec.name == self.name) else {
-            let legal: Vec<_> = specs.iter().map(|spec| spec.name).collect();
+            let legal: Vec<_> = specs.iter().map(|spec| &*spec.name).collect();
             return Err(Error::config("column", &self.name, legal.join(", ")));
         };
         let spec = &specs[column];

@@ -19,6 +19,7 @@ use std::{
 };
 
 use super::{
+    Storage,
     cells::{Cells, LINE, Move, Run},
     index::{Index, Piece, Window},
 };
@@ -98,7 +99,7 @@ fn spare(capacity: u64) -> u64 {
 }
 
 impl Ring {
-    pub(super) fn new(specs: &[ColumnSpec], capacity: u64) -> Result<Self, Error> {
+    pub(super) fn new(specs: &[ColumnSpec], capacity: u64, storage: &Storage) -> Result<Self, Error> {
         let refused = || Error::config("capacity", capacity, "what memory holds");
         let slots = capacity.checked_add(spare(capacity)).ok_or_else(refused)?;
         let (mut places, mut bytes) = (Vec::new(), 0_usize);
@@ -118,7 +119,7 @@ impl Ring {
         Ok(Self {
             specs: specs.into(),
             places: places.into(),
-            cells: Cells::new(bytes)?,
+            cells: Cells::new(bytes, storage)?,
             capacity,
             slots,
             state: Mutex::new(state),
@@ -201,6 +202,21 @@ impl Ring {
         }
     }
 
+    /// Copies values of column `i`, the last being the frames' records, into it, from frame number `at` on. The ring is
+    /// still the caller's alone.
+    pub(super) fn restore(&mut self, i: usize, values: &[u8], at: u64) {
+        let stride = self.specs.get(i).map_or(size_of::<u32>(), |spec| spec.stride);
+        if stride > 0 {
+            self.scatter(self.places[i], stride, values, Run { first: 0, step: 1, len: values.len() / stride }, at);
+        }
+    }
+
+    /// Replaces window and index. The ring is still the caller's alone.
+    pub(super) fn set_state(&mut self, window: Window, index: Index, uncounted: u64) {
+        *self.state.get_mut().unwrap_or_else(PoisonError::into_inner) =
+            State { window, index, pins: Vec::new(), edits: 0, uncounted };
+    }
+
     /// Notes which records frames from number `at` on belong to.
     pub(super) fn write_records(&self, records: &[u32], at: u64) {
         let source = Run { first: 0, step: 1, len: records.len() };
@@ -228,7 +244,9 @@ impl Ring {
         let mut state = self.lock();
         observations(&mut state.index);
         state.window.head += frames;
-        state.window.tail = state.window.tail.max(state.window.head.saturating_sub(self.capacity));
+        let tail = state.window.tail.max(state.window.head.saturating_sub(self.capacity));
+        state.window.tail = tail;
+        state.index.evict(tail);
         let count = state.write_count();
         drop(state);
         self.changed.notify_all();
@@ -246,6 +264,12 @@ impl Ring {
     pub(super) fn gather(&self, pin: &Pin<'_>, i: usize, pieces: &[Piece], to: &mut [u8]) {
         debug_assert!(pieces.iter().all(|piece| piece.first >= pin.frame), "pinned frames");
         self.read(self.places[i], self.specs[i].stride, pieces, to);
+    }
+
+    /// Copies the records of pinned frames, as [`gather`](Self::gather) does a column.
+    pub(super) fn gather_records(&self, pin: &Pin<'_>, piece: Piece, to: &mut [u8]) {
+        debug_assert!(piece.first >= pin.frame, "pinned frames");
+        self.read(self.places[self.specs.len()], size_of::<u32>(), &[piece], to);
     }
 
     /// Copies values of column `i` of frames in the window, whose state is locked.

@@ -3,6 +3,7 @@
 use std::{fmt, marker::PhantomData, ops::Range};
 
 use bytemuck::Pod;
+use serde::{Deserialize, Serialize};
 
 use super::gather::Scratch;
 use crate::{
@@ -15,6 +16,8 @@ use crate::{
 /// Frames that were drawn, in columns: the picks of a sampler one behind the other, each of one frame or, for slices, of
 /// several that follow each other. It is independent of the buffer; given to
 /// [`Sampler::sample_into`](super::Sampler::sample_into) again its memory is used again.
+#[derive(Serialize, Deserialize)]
+#[serde(bound = "")]
 pub struct Sample<T: Task> {
     pub(super) specs: Box<[ColumnSpec]>,
     pub(super) columns: Vec<Bytes>,
@@ -36,12 +39,13 @@ pub struct Sample<T: Task> {
     pub(super) n_step: NStep,
     /// The learner's version when it was drawn, if staleness counted.
     pub(super) consumer_version: Option<u64>,
+    #[serde(skip)]
     pub(super) scratch: Scratch,
     task: PhantomData<fn() -> T>,
 }
 
 /// By pick: its `n`-step return and the discount of the value that follows.
-#[derive(Default)]
+#[derive(Default, Serialize, Deserialize)]
 pub(super) struct NStep {
     pub returns: Vec<f32>,
     pub discounts: Vec<f32>,
@@ -227,7 +231,7 @@ impl<T: Task> Sample<T> {
     /// A column as values of `V`, which has the column's stride.
     pub fn column<V: Pod>(&self, name: &str) -> Result<&[V], Error> {
         let Some(i) = self.specs.iter().position(|spec| spec.name == name) else {
-            let legal: Vec<_> = self.specs.iter().map(|spec| spec.name).collect();
+            let legal: Vec<_> = self.specs.iter().map(|spec| &*spec.name).collect();
             return Err(Error::config("column", name, legal.join(", ")));
         };
         self.specs[i].values(self.columns[i].bytes())
@@ -243,6 +247,30 @@ impl<T: Task> Sample<T> {
         (&mut observations.values_mut()[i], &mut self.next.values_mut()[i], &mut rewards.values_mut()[i])
     }
 
+    /// Whether a sample that was loaded could be one of this ring. The error says what is wrong.
+    pub(super) fn check(&self, ring: &super::ring::Ring) -> Result<(), String> {
+        let (frames, picks) = (self.frames.len(), self.ends.len());
+        let columns = self.specs.iter().zip(&self.columns);
+        let wanted = self.specs == ring.specs
+            && self.columns.len() == ring.specs.len()
+            && columns.into_iter().all(|(spec, values)| Some(values.bytes().len()) == spec.stride.checked_mul(frames));
+        if !wanted {
+            return Err("a sample has other columns".into());
+        }
+        let next = ring.specs[column::OBSERVATION].stride.checked_mul(picks);
+        let NStep { returns, discounts } = &self.n_step;
+        let steps = returns.len() == discounts.len() && (returns.is_empty() || returns.len() == picks);
+        let ends = self.ends.is_sorted() && self.ends.last().copied().unwrap_or_default() == frames;
+        let room = self.ends.iter().enumerate().map(|(i, end)| end - i.checked_sub(1).map_or(0, |i| self.ends[i]));
+        let missing = self.missing.is_empty()
+            || self.missing.len() == picks
+                && ends
+                && self.missing.iter().zip(room).all(|(missing, room)| *missing as usize <= room);
+        let one = self.buffers.is_empty() && self.capacities.is_empty() && missing;
+        let whole = one && steps && ends && next == Some(self.next.bytes().len()) && self.weights.len() == picks;
+        if whole && self.capacity == ring.capacity { Ok(()) } else { Err("a sample is not whole".into()) }
+    }
+
     /// Bytes held.
     pub fn memory(&self) -> usize {
         self.columns.iter().map(Bytes::capacity).sum::<usize>()
@@ -254,7 +282,7 @@ impl<T: Task> Sample<T> {
 
 impl<T: Task> fmt::Debug for Sample<T> {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let names: Vec<_> = self.specs.iter().map(|spec| spec.name).collect();
+        let names: Vec<_> = self.specs.iter().map(|spec| &*spec.name).collect();
         f.debug_struct("Sample")
             .field("frames", &self.len())
             .field("picks", &self.picks())

@@ -1,5 +1,7 @@
 //! Samplers: a way to draw, with its state.
 
+mod state;
+
 use std::fmt;
 
 use super::{
@@ -9,6 +11,9 @@ use super::{
     view::View,
 };
 use crate::{error::Error, task::Task};
+
+pub use state::Saved;
+pub(super) use state::{Frozen, Staged, sealed::Sealed};
 
 /// Options of a [`Sampler`].
 pub struct SamplerBuilder<T: Task> {
@@ -141,6 +146,26 @@ impl<T: Task> Sampler<T> {
             turn.drawn(sample.len());
         }
         Ok(())
+    }
+
+    /// Errors: samples that cannot be drawn ahead.
+    pub(super) fn can_prefetch(&self) -> Result<(), Error> {
+        let conflict = |second, reason: &str| Err(Error::Conflict { first: "prefetch", second, reason: reason.into() });
+        if self.batch_size.is_none() {
+            return conflict("batch_size", "samples are prepared before any call says how large; set batch_size");
+        }
+        if self.sampling.consumes() {
+            return conflict(
+                "sampling",
+                "frames would leave the buffer before their sample is yielded; draw without prefetch",
+            );
+        }
+        Ok(())
+    }
+
+    /// How long a sample may take.
+    pub(super) fn deadline(&self) -> std::time::Duration {
+        self.replay.config().deadline
     }
 
     /// Whether the last sample ended an epoch, or nothing is left to be drawn.

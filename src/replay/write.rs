@@ -121,7 +121,8 @@ impl Writer {
         self.copies.push(Run { first: 0, step: 1, len: slots });
         self.rows.clear();
         self.rows.extend((0..rows).map(|row| (index.open(episodes.ids[row], episodes.steps[row].0), 0)));
-        for tick in 0..slots / rows {
+        let last = slots / rows - 1;
+        for tick in 0..last {
             self.records.extend(self.rows.iter().map(|(record, _)| record));
             let ends = &episodes.ends[tick * rows..(tick + 1) * rows];
             End::each_done(ends, |row| {
@@ -133,17 +134,15 @@ impl Writer {
                 self.newest.push((record, tick * rows + row));
                 self.ended += 1;
                 let next = (tick + 1) * rows + row;
-                if next < slots {
-                    self.rows[row] = (index.open(episodes.ids[next], episodes.steps[next].0), tick + 1);
-                } else {
-                    self.rows[row].1 = tick + 1;
-                }
+                self.rows[row] = (index.open(episodes.ids[next], episodes.steps[next].0), tick + 1);
             });
         }
-        let ticks = slots / rows;
-        for (row, (record, from)) in self.rows.iter().enumerate().filter(|(_, (_, from))| *from < ticks) {
-            index.grow(*record, piece(row, *from, ticks), End::RUNNING, window);
-            self.newest.push((*record, slots - rows + row));
+        // Row by row, as their frames lie: the index hears of newest frames in their order.
+        self.records.extend(self.rows.iter().map(|(record, _)| record));
+        for (row, (record, from)) in self.rows.iter().enumerate() {
+            let end = Some(episodes.ends[last * rows + row]).filter(|end| end.ends_episode());
+            index.grow(*record, piece(row, *from, last + 1), end.unwrap_or(End::RUNNING), window);
+            self.newest.push((*record, last * rows + row));
         }
     }
 

@@ -192,7 +192,7 @@ impl<T: Task> Batch<T> {
 
     pub(crate) fn column_bytes(&self, name: &str) -> Result<(&[u8], &ColumnSpec), Error> {
         let Some(i) = self.specs.iter().position(|spec| spec.name == name) else {
-            let legal: Vec<_> = self.specs.iter().map(|spec| spec.name).collect();
+            let legal: Vec<_> = self.specs.iter().map(|spec| &*spec.name).collect();
             return Err(Error::config("column", name, legal.join(", ")));
         };
         let spec = &self.specs[i];
@@ -305,7 +305,7 @@ pub(crate) fn column_array<'b, E: Pod>(
     layout: Layout,
 ) -> Result<ArrayViewD<'b, E>, Error> {
     let error = |problem: String| Error::State { call: "array", problem };
-    let name = spec.name;
+    let name = &spec.name;
     let [field] = spec.fields.as_slice() else {
         return Err(error(format!("column {name:?} has named fields; legal: columns of one tensor")));
     };
@@ -323,7 +323,7 @@ pub(crate) fn column_array<'b, E: Pod>(
 
 impl<T: Task> fmt::Debug for Batch<T> {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let names: Vec<_> = self.specs.iter().map(|spec| spec.name).collect();
+        let names: Vec<_> = self.specs.iter().map(|spec| &*spec.name).collect();
         f.debug_struct("Batch")
             .field("index", &self.index)
             .field("layout", &self.layout())

@@ -114,9 +114,9 @@ impl Columns {
     ) -> Result<(), Error> {
         let taken = self.specs.len();
         extra(self, world);
-        let name = self.specs[taken].name;
-        if self.position(name) != Some(taken) {
-            let names: Vec<_> = self.specs[..taken].iter().map(|spec| spec.name).collect();
+        let name = self.specs[taken].name.clone();
+        if self.position(&name) != Some(taken) {
+            let names: Vec<_> = self.specs[..taken].iter().map(|spec| &*spec.name).collect();
             return Err(Error::config("record", name, format!("a name other than {}", names.join(", "))));
         }
         Ok(())

@@ -57,11 +57,11 @@ fn close(a: &[f32], b: &[f32], what: &str) {
 /// Everything but log-probabilities and values has the same bits.
 fn assert_equal<T: Task>(gpu: &Batch<T>, cpu: &Batch<T>) {
     assert_eq!(gpu.layout(), cpu.layout());
-    for spec in cpu.columns().iter().filter(|spec| !["log_prob", "value"].contains(&spec.name)) {
+    for spec in cpu.columns().iter().filter(|spec| !["log_prob", "value"].contains(&&*spec.name)) {
         let column = |batch: &Batch<T>| match spec.stride {
-            1 => batch.column::<u8>(spec.name).map(<[u8]>::to_vec),
-            4 => batch.column::<u32>(spec.name).map(|column| bytemuck::cast_slice(column).to_vec()),
-            8 => batch.column::<u64>(spec.name).map(|column| bytemuck::cast_slice(column).to_vec()),
+            1 => batch.column::<u8>(&spec.name).map(<[u8]>::to_vec),
+            4 => batch.column::<u32>(&spec.name).map(|column| bytemuck::cast_slice(column).to_vec()),
+            8 => batch.column::<u64>(&spec.name).map(|column| bytemuck::cast_slice(column).to_vec()),
             _ => Ok(bytemuck::cast_slice(batch.observations()).to_vec()),
         };
         if spec.stride <= 8 || spec.name == "observation" {

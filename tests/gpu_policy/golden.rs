@@ -41,9 +41,9 @@ fn pytorch(name: &str, layers: Vec<Layer>, last: Option<&str>, shape: &[usize], 
     let file = SafeTensors::deserialize(&bytes).unwrap();
     let spec = NetworkSpec { trunk: layers, actor: vec![], critic: None, ..NetworkSpec::default() };
     let dtype = if shape.len() == 3 { Dtype::U8 } else { Dtype::F32 };
-    let observation = Field { name: "", dtype, shape: shape.to_vec() };
+    let observation = Field { name: "".into(), dtype, shape: shape.to_vec() };
     let space = Space::uniform(0.0, 255.0, observation.len());
-    let actions = Field { name: "", dtype: Dtype::I32, shape: vec![] };
+    let actions = Field { name: "".into(), dtype: Dtype::I32, shape: vec![] };
     let plan = spec.plan_for((&space, &[observation]), (&Space::discrete(outputs as u32), &[actions])).unwrap();
     let mut weights = Weights::new();
     for spec in plan.tensors() {

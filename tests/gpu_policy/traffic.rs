@@ -14,9 +14,9 @@ use gleaner::{
 use crate::reference::{Rows, forward_with, no_masks, weights};
 
 fn plan(spec: &NetworkSpec, dtype: Dtype, shape: &[usize]) -> Plan {
-    let observation = Field { name: "", dtype, shape: shape.to_vec() };
+    let observation = Field { name: "".into(), dtype, shape: shape.to_vec() };
     let space = Space::uniform(0.0, 255.0, observation.len());
-    let action = Field { name: "", dtype: Dtype::I32, shape: vec![] };
+    let action = Field { name: "".into(), dtype: Dtype::I32, shape: vec![] };
     spec.plan_for((&space, &[observation]), (&Space::discrete(2), &[action])).unwrap()
 }
 

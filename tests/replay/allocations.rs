@@ -7,14 +7,11 @@ use std::{
     cell::Cell,
 };
 
-use gleaner::{
-    prelude::*,
-    replay::{
-        Replay, Sample,
-        sampler::{
-            Boundary, Consuming, Groups, Mixture, Sampling, Sequences, Share, Short, Slices, SlicesWithoutReplacement,
-            Uniform, Weighting, WithoutReplacement,
-        },
+use gleaner::replay::{
+    Replay, Sample,
+    sampler::{
+        Boundary, Consuming, Groups, Mixture, Sampling, Sequences, Share, Short, Slices, SlicesWithoutReplacement,
+        Uniform, Weighting, WithoutReplacement,
     },
 };
 

@@ -41,7 +41,7 @@ proptest! {
                 prop_assert!(used.values().all(|used| *used <= uses));
                 prop_assert_eq!(sampler.remaining(), Some(left - sample.len() as u64));
                 // The last time all is used up, else some frames are overwritten before.
-                if write < writes && left % 3 == 0 {
+                if write < writes && left.is_multiple_of(3) {
                     break;
                 }
             }

@@ -14,6 +14,7 @@ mod hindsight;
 mod limits;
 mod made;
 mod mixture;
+mod prefetch;
 mod priorities;
 mod prioritized;
 mod prioritized_slices;

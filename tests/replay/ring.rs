@@ -1,6 +1,11 @@
 //! The ring and its index against a list of frames.
 
-use gleaner::replay::Replay;
+use std::{
+    path::PathBuf,
+    sync::atomic::{AtomicU32, Ordering::Relaxed},
+};
+
+use gleaner::replay::{Capacity, Replay, ReplayConfig, Storage};
 use proptest::{collection::vec, prelude::*};
 
 use crate::{
@@ -26,6 +31,7 @@ fn check(replay: &Replay<Made>, model: &Model) {
     let mut ids: Vec<u64> = stored.iter().map(|stored| stored.id.0).collect();
     ids.sort_unstable();
     assert_eq!(ids, model.ids());
+    assert_eq!(replay.stats().trajectories as usize, ids.len());
     for stored in stored {
         let own = model.trajectory(stored.id.0);
         assert_eq!((stored.first, stored.frames as usize), (own[0], own.len()), "{stored:?}");
@@ -46,13 +52,48 @@ proptest! {
         rows in [1..8_usize, 1..8_usize],
         writes in writes(),
         script in vec(0..=255_u8, 97),
+        mapped in any::<bool>(),
     ) {
+        let path = place();
+        let storage = if mapped { Storage::File(path.clone()) } else { Storage::Memory };
+        let config = ReplayConfig { capacity: Capacity::Frames(capacity as u64), storage, ..ReplayConfig::default() };
         let mut player = Player::new(capacity, rows, script);
+        player.replay = Replay::with_config(config).expect("a buffer");
         for write in &writes {
             player.play(write);
             check(&player.replay, &player.model);
+            prop_assert_eq!(path.exists(), mapped);
         }
+        drop(player);
+        prop_assert!(!path.exists());
     }
+}
+
+/// A path where nothing is.
+fn place() -> PathBuf {
+    static NUMBER: AtomicU32 = AtomicU32::new(0);
+    let name = format!("replay-ring-{}-{}", std::process::id(), NUMBER.fetch_add(1, Relaxed));
+    PathBuf::from(env!("CARGO_TARGET_TMPDIR")).join(name)
+}
+
+/// ST-04: a mapped file that is there already, or that the disk has no room for, is an error of the first write.
+#[test]
+fn st_04_a_file_that_cannot_be_made_is_an_error() {
+    let path = place();
+    let storage = || ReplayConfig { storage: Storage::File(path.clone()), ..ReplayConfig::default() };
+    let block = || Block::new(&Source::new(1, 0).ticks(1, 0, &mut || 9), None);
+    std::fs::write(&path, b"of somebody").expect("room");
+    let replay = Replay::<Made>::with_config(storage()).expect("not made yet");
+    let error = replay.extend(&block()).expect_err("it exists").to_string();
+    assert!(error.contains("replay-ring"), "{error}");
+    assert_eq!(std::fs::read(&path).expect("it stays"), b"of somebody");
+    std::fs::remove_file(&path).expect("ours");
+    let config = ReplayConfig { capacity: Capacity::Frames(1 << 50), ..storage() };
+    let huge = Replay::<Made>::with_config(config).expect("not made yet");
+    assert!(huge.extend(&block()).is_err());
+    assert!(!path.exists(), "nothing is left behind");
+    replay.extend(&block()).expect("room now");
+    assert_eq!(replay.len(), 1);
 }
 
 /// J7: a block of more than twice the capacity leaves its newest frames.

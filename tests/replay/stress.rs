@@ -65,7 +65,9 @@ fn j13_writers_and_samplers_at_once() {
         // Stops the writers also when a sampler has failed.
         let failed = samplers.collect::<Vec<_>>().into_iter().filter_map(|sampler| sampler.join().err()).next();
         stop.store(true, Relaxed);
-        failed.map(|payload| std::panic::resume_unwind(payload));
+        if let Some(payload) = failed {
+            std::panic::resume_unwind(payload);
+        }
     });
     assert!(replay.write_count() > 97 * 10, "{} frames written", replay.write_count());
     assert!(sampled.into_inner() > 1_000);

@@ -32,7 +32,7 @@ fn an_erased_batch_is_the_typed_one() {
         assert_eq!(batch.bootstrap_values().unwrap(), want.bootstrap_values().unwrap());
         assert_eq!(batch.gae(0.9, 0.8).unwrap(), gleaner::rollout::estimate::gae(&want, 0.9, 0.8).unwrap());
         for spec in batch.columns() {
-            assert_eq!(batch.column_bytes(spec.name).unwrap().len(), batch.len() * spec.stride, "{}", spec.name);
+            assert_eq!(batch.column_bytes(&spec.name).unwrap().len(), batch.len() * spec.stride, "{}", spec.name);
         }
         let batch = batch.downcast::<GridWorld>().unwrap_err();
         assert_eq!(batch.downcast::<CartPole>().unwrap().actions(), want.actions());

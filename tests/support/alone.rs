@@ -60,7 +60,7 @@ pub fn each_range_acts_as_if_alone(backend: Backend, threads: usize) {
             let own = alone[number].next().expect("as many batches").expect("no fault");
             // Ids are given in the order of ends, whoever acts.
             for spec in own.columns().iter().filter(|spec| spec.name != "trajectory") {
-                let same = rows(&batch, spec.name, range) == rows(&own, spec.name, range);
+                let same = rows(&batch, &spec.name, range) == rows(&own, &spec.name, range);
                 assert!(same, "column {} of policy {number}", spec.name);
             }
             let own_bootstrap = own.bootstrap_values().ok();

@@ -31,7 +31,7 @@ impl Elements {
             None => limits.resize(width::<E::Observation>(), (f32::NEG_INFINITY, f32::INFINITY)),
         }
         let names = E::Observation::fields().into_iter().flat_map(|field| {
-            (0..field.len()).map(move |i| match field.name {
+            (0..field.len()).map(move |i| match &*field.name {
                 "" => format!("observation element {i}"),
                 name => format!("observation field {name:?} element {i}"),
             })

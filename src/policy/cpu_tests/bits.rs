@@ -27,7 +27,7 @@ fn part(rows: &Rows, plan: &Plan, from: usize, to: usize) -> Rows {
 const TRUNKS: usize = 5;
 
 fn network_of(trunk: usize, widths: &[usize], (head, space): (HeadSpec, Space)) -> CpuNetwork {
-    let floats = |shape: &[usize]| Field { name: "", dtype: Dtype::F32, shape: shape.to_vec() };
+    let floats = |shape: &[usize]| Field { name: "".into(), dtype: Dtype::F32, shape: shape.to_vec() };
     let width = widths.first().copied().unwrap_or(9);
     let conv = Layer::Conv2d { filters: width, kernel: 2, stride: 1 };
     let (observation, field, layers) = match trunk {
@@ -36,7 +36,7 @@ fn network_of(trunk: usize, widths: &[usize], (head, space): (HeadSpec, Space)) 
         2 => (Space::unbounded(18), floats(&[2, 3, 3]), vec![conv, Layer::Silu, Layer::Flatten]),
         3 => (Space::unbounded(18), floats(&[18]), vec![Layer::Gru(width), Layer::Lstm(7)]),
         _ => {
-            let index = Field { name: "", dtype: Dtype::I32, shape: vec![] };
+            let index = Field { name: "".into(), dtype: Dtype::I32, shape: vec![] };
             (Space::discrete(4), index, vec![Layer::Embedding(width)])
         }
     };

@@ -9,13 +9,13 @@ fn pytorch(name: &str, layers: &[Layer], last: Option<&str>, shape: &[usize]) ->
     let spec = NetworkSpec { trunk: layers.to_vec(), actor: vec![], critic: None, ..NetworkSpec::default() };
     let bytes = shape.len() == 3;
     let dtype = if bytes { Dtype::U8 } else { Dtype::F32 };
-    let observation = Field { name: "", dtype, shape: shape.to_vec() };
+    let observation = Field { name: "".into(), dtype, shape: shape.to_vec() };
     let space = Space::uniform(0.0, 255.0, observation.len());
     let outputs = match last {
         Some(last) => golden(&format!("{name}/weights/{last}.bias")).len(),
         None => golden(&format!("{name}/output")).len() / (37 * 9),
     };
-    let actions = Field { name: "", dtype: Dtype::I32, shape: vec![] };
+    let actions = Field { name: "".into(), dtype: Dtype::I32, shape: vec![] };
     let plan = spec.plan_for((&space, &[observation]), (&Space::discrete(outputs as u32), &[actions])).unwrap();
     let mut weights = Weights::new();
     for tensor in plan.tensors() {

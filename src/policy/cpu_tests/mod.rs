@@ -120,7 +120,7 @@ fn field(space: &Space) -> Field {
         Space::MultiBinary { n } => (Dtype::U8, vec![*n]),
         _ => (Dtype::I32, vec![]),
     };
-    Field { name: "", dtype, shape }
+    Field { name: "".into(), dtype, shape }
 }
 
 fn network(spec: &NetworkSpec, inputs: usize, space: &Space) -> CpuNetwork {

@@ -58,7 +58,7 @@ impl Inputs {
 
     fn pack_row(&self, row: &[f32], mut to: &mut [u8]) {
         let mut column = 0;
-        for Range { start, end } in self.bytes.iter().cloned().chain([self.columns..self.columns]) {
+        for Range { start, end } in self.bytes.iter().cloned().chain(std::iter::once(self.columns..self.columns)) {
             let (floats, rest) = to.split_at_mut((start - column) * 4);
             floats.copy_from_slice(bytemuck::cast_slice(&row[column..start]));
             let (bytes, rest) = rest.split_at_mut((end - start).next_multiple_of(4));

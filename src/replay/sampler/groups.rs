@@ -120,7 +120,7 @@ impl Grouped {
         };
         let named = specs.iter().position(|spec| spec.name == self.options.column).filter(whole);
         named.map(|i| (i, specs[i].stride)).ok_or_else(|| {
-            let legal: Vec<_> = (0..specs.len()).filter(whole).map(|i| specs[i].name).collect();
+            let legal: Vec<_> = (0..specs.len()).filter(whole).map(|i| &*specs[i].name).collect();
             Error::config("column", &self.options.column, format!("one whole number a frame: {}", legal.join(", ")))
         })
     }

@@ -107,7 +107,8 @@ impl<T: Task> Relabel<T> {
                 format!("{} picks have {} frames; relabel samples of single frames", sample.picks(), sample.len());
             return Err(Error::State { call: "relabel", problem });
         }
-        (self.chosen.clear(), self.achieved.clear());
+        self.chosen.clear();
+        self.achieved.clear();
         let Some(ring) = replay.ring() else { return Ok(&[]) };
         let mut state = ring.lock();
         let view = View { ring, state: &state };

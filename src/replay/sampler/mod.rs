@@ -32,10 +32,13 @@ mod without_replacement;
 
 use std::ops::Range;
 
-use serde::{Deserialize, Serialize};
+use serde::{Deserialize, Serialize, de::DeserializeOwned};
 
 use super::{draws::Draws, view::View};
-use crate::error::Error;
+use crate::{
+    checkpoint::{BlockReader, BlockWriter},
+    error::Error,
+};
 
 pub use consuming::Consuming;
 pub use groups::{Best, Groups, Share};
@@ -88,6 +91,13 @@ impl Default for Sampling {
     }
 }
 
+impl Sampling {
+    /// Whether frames leave the buffer as they are drawn, so that none can be drawn ahead.
+    pub(super) fn consumes(&self) -> bool {
+        matches!(self, Self::Consuming(_))
+    }
+}
+
 macro_rules! from {
     ($($kind:ident)*) => {
         $(impl From<$kind> for Sampling {
@@ -127,6 +137,24 @@ pub(super) struct Pick {
     pub weight: f32,
 }
 
+/// What can be part of a checkpoint: whatever serde knows.
+pub(super) trait State {
+    fn save(&self, to: &mut BlockWriter<'_>) -> Result<(), Error>;
+
+    fn load(&mut self, from: &mut BlockReader<'_>) -> Result<(), Error>;
+}
+
+impl<S: Serialize + DeserializeOwned> State for S {
+    fn save(&self, to: &mut BlockWriter<'_>) -> Result<(), Error> {
+        to.part(self)
+    }
+
+    fn load(&mut self, from: &mut BlockReader<'_>) -> Result<(), Error> {
+        *self = from.part()?;
+        Ok(())
+    }
+}
+
 /// How the picks of a sampler become slots of a sample.
 #[derive(Clone, Debug)]
 pub(super) struct Layout<'a> {
@@ -148,12 +176,18 @@ impl Default for Layout<'_> {
 }
 
 /// What draws, with its state.
-pub(super) trait Draw: Send {
+pub(super) trait Draw: State + Send {
     /// Takes note of what was written since the last call.
     fn catch_up(&mut self, _: &View<'_>) {}
 
     /// Adds `n` picks, fewer at the end of an epoch. Errors: nothing can be drawn.
     fn draw(&mut self, view: &View<'_>, n: usize, draws: &mut Draws, picks: &mut Vec<Pick>) -> Result<(), Error>;
+
+    /// Compares a state that was loaded with the buffer, so that no draw from it can fail later: lengths, places and frame
+    /// numbers in it, and sums. The error says what is wrong.
+    fn check(&self, _: &View<'_>) -> Result<(), String> {
+        Ok(())
+    }
 
     /// How the picks of the last draw lie in a sample.
     fn layout(&self) -> Layout<'_> {
