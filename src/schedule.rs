@@ -31,7 +31,7 @@ pub enum Overlap {
     /// step while it acts for the upper ones, then the upper ones while it acts for the lower ones' coming tick (not if it
     /// remembers, nor if distributions are recorded: then for nobody). Worth it for environments that take about as long as
     /// a policy on a GPU, or that wait; with [`Executor::MultiThreaded`], under the other one the lanes take turns. The data
-    /// are the same, bit for bit. A host's systems between the stages [`Infer`](CollectSystems::Infer) and
+    /// are the same, bit for bit. Of several policies each acts for its own rows of a lane. A host's systems between the stages [`Infer`](CollectSystems::Infer) and
     /// [`Step`](CollectSystems::Step) find these side by side.
     Two,
 }

@@ -46,17 +46,17 @@ proptest! {
     }
 }
 
-/// All columns of all batches, values to bootstrap from, states, trajectories, counters.
-fn everything(spec: &NetworkSpec, lanes: bool, backend: Backend) -> Vec<(String, Vec<u8>)> {
-    let recurrent = spec.trunk.iter().any(|layer| matches!(layer, Layer::Gru(_) | Layer::Lstm(_)));
-    let policy = Policy::network(spec.clone()).backend(backend).seed(3);
-    let builder =
-        Collector::<CartPole>::builder().policy(policy).rows(13).frames_per_batch(13 * 20).total_frames(3_000);
-    let builder = builder.init_random_frames(100).max_frames_per_traj(30).record_distribution(true).threads(2);
+type CartPoles = CollectorBuilder<CartPole, RowStepper<CartPole>>;
+
+/// All columns of all batches, values to bootstrap from, states, trajectories, counters; with new weights for each batch.
+fn everything(builder: CartPoles, lanes: bool) -> Vec<(String, Vec<u8>)> {
+    let builder = builder.rows(13).frames_per_batch(13 * 20).total_frames(3_000);
+    let builder = builder.init_random_frames(100).max_frames_per_traj(30).threads(2);
     let builder = builder.infer_rows_per_thread(2).step_rows_per_thread(2).executor(Executor::MultiThreaded);
     let overlap = if lanes { Overlap::Two } else { Overlap::None };
-    let mut collector = builder.record_states(recurrent).overlap(overlap).build().unwrap().erase();
-    let weights = collector.weights().unwrap();
+    let collector = builder.overlap(overlap).build().unwrap();
+    let handles: Vec<_> = (0..4).filter_map(|policy| collector.weights_of(policy)).collect();
+    let mut collector = collector.erase();
     let mut found = Vec::new();
     for batch in collector.by_ref() {
         let batch = batch.unwrap();
@@ -68,7 +68,11 @@ fn everything(spec: &NetworkSpec, lanes: bool, backend: Backend) -> Vec<(String,
         found.push(("initial states".into(), floats(batch.initial_states())));
         found.push(("bootstrap".into(), batch.bootstrap_values().map_or(Vec::new(), |values| floats(&values))));
         found.push(("trajectories".into(), format!("{:?}", batch.trajectories()).into()));
-        weights.publish_copy(&weights.latest().1).unwrap();
+        for handle in &handles {
+            let mut weights = (*handle.latest().1).clone();
+            weights.0.values_mut().flat_map(|tensor| &mut tensor.data).for_each(|x| *x *= 1.1);
+            handle.publish_copy(&weights).unwrap();
+        }
     }
     found.push(("stats".into(), format!("{:?}", collector.stats()).into()));
     found
@@ -86,16 +90,40 @@ fn specs() -> Vec<NetworkSpec> {
     ]
 }
 
+fn network(spec: NetworkSpec) -> Policy<CartPole> {
+    Policy::network(spec).backend(Backend::Cpu).seed(3)
+}
+
+fn assert_same(plain: Vec<(String, Vec<u8>)>, lanes: Vec<(String, Vec<u8>)>, what: &str) {
+    assert_eq!(plain.len(), lanes.len(), "{what}");
+    for ((name, plain), (_, lanes)) in plain.into_iter().zip(lanes) {
+        assert!(plain == lanes, "{name} differs with {what}");
+    }
+}
+
 #[test]
 fn every_network_gives_the_same_in_lanes() {
     let _turn = alone();
     for spec in specs() {
-        for ((name, plain), (_, lanes)) in
-            everything(&spec, false, Backend::Cpu).into_iter().zip(everything(&spec, true, Backend::Cpu))
-        {
-            assert!(plain == lanes, "{name} differs with {spec:?}");
-        }
+        let recurrent = spec.trunk.iter().any(|layer| matches!(layer, Layer::Gru(_) | Layer::Lstm(_)));
+        let builder = || {
+            let builder = Collector::<CartPole>::builder().policy(network(spec.clone()));
+            builder.record_distribution(true).record_states(recurrent)
+        };
+        assert_same(everything(builder(), false), everything(builder(), true), &format!("{spec:?}"));
     }
+}
+
+/// Policies that remember, explore and do neither, in ranges of which one is in both lanes.
+#[test]
+fn several_policies_give_the_same_in_lanes() {
+    let _turn = alone();
+    let builder = || {
+        let [plain, gru, _, q]: [NetworkSpec; 4] = specs().try_into().unwrap();
+        let policies = [(5..9, network(plain)), (0..3, network(q)), (9..13, network(gru)), (3..5, Policy::random())];
+        Collector::<CartPole>::builder().policies(policies)
+    };
+    assert_same(everything(builder(), false), everything(builder(), true), "several policies");
 }
 
 /// Who did what from when to when: stage, row, span.
@@ -144,15 +172,19 @@ impl Env for Slow {
     }
 }
 
-fn slow(spans: &Spans) -> CollectorBuilder<Slow, RowStepper<Slow>> {
-    let (own, theirs) = (spans.clone(), spans.clone());
-    let act = move |rows: &[f32], _: &Masks<'_>, _: &mut Streams<'_>, actions: &mut [f32]| {
+fn acting(spans: &Spans) -> Policy<Slow> {
+    let spans = spans.clone();
+    Policy::function(move |rows: &[f32], _: &Masks<'_>, _: &mut Streams<'_>, actions: &mut [f32]| {
         actions.fill(0.0);
-        span(&own, "infer", rows[0] as usize);
-    };
+        span(&spans, "infer", rows[0] as usize);
+    })
+}
+
+fn slow(spans: &Spans) -> CollectorBuilder<Slow, RowStepper<Slow>> {
+    let theirs = spans.clone();
     let build =
         move |context: &mut gleaner::env::RowContext| Ok(Slow { row: context.row as usize, spans: theirs.clone() });
-    Collector::with_factory(build).policy(Policy::function(act)).rows(ROWS).frames_per_batch(ROWS * 10)
+    Collector::with_factory(build).policy(acting(spans)).rows(ROWS).frames_per_batch(ROWS * 10)
 }
 
 /// How many steps of each lane went on while the policy acted for the other, in ten batches of ten ticks or until `enough`
@@ -188,6 +220,19 @@ fn one_lane_steps_while_the_policy_acts_for_the_other() {
     assert_eq!(overlaps(Overlap::None, 1), [0, 0]);
     let count = overlaps(Overlap::Two, 8);
     assert!(count.iter().all(|steps| *steps >= 8), "only {count:?} steps overlapped");
+}
+
+#[test]
+fn what_each_of_several_policies_made_ahead_is_used() {
+    let _turn = alone();
+    let spans = Spans::default();
+    let builder = slow(&spans).policies([(0..1, acting(&spans)), (1..ROWS, acting(&spans))]);
+    let mut collector = builder.overlap(Overlap::Two).executor(Executor::MultiThreaded).build().unwrap();
+    collector.next().unwrap().unwrap();
+    let spans = spans.lock().unwrap();
+    // Once a tick: the first row, the other one of the lower lane, the upper lane.
+    let acted = [0, 1, 2].map(|row| spans.iter().filter(|span| span.0 == "infer" && span.1 == row).count());
+    assert_eq!((acted, spans.iter().filter(|span| span.0 == "infer").count()), ([10; 3], 30));
 }
 
 #[test]
