@@ -192,7 +192,8 @@ pub(super) struct Index {
     open: HashMap<u64, u32>,
     /// Newest frames of trajectories as they were, ascending: when that frame goes, and it is the newest still, all do.
     deaths: VecDeque<(u64, u32)>,
-    /// Lists of earlier pieces that no record has now: few records have any, and which ones changes all the time.
+    /// Empty lists of earlier pieces that no record has now: few records have any, and which ones changes all the time.
+    #[serde(skip)]
     spare: Vec<VecDeque<Span>>,
     /// By record.
     #[serde(skip)]
@@ -215,6 +216,11 @@ impl Index {
     #[inline]
     pub(super) fn record(&self, at: u32) -> &Record {
         &self.records[at as usize]
+    }
+
+    /// Whether there is a record at this place, in use or not.
+    pub(super) fn has(&self, at: u32) -> bool {
+        (at as usize) < self.records.len()
     }
 
     /// The record that frames of `id` from `step` on belong to: that of the frame before, or a new one.
