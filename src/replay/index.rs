@@ -9,6 +9,7 @@ use std::{
 
 use serde::{Deserialize, Serialize};
 
+pub(super) use super::turns::Window;
 use crate::components::{End, TrajectoryId};
 
 /// Frames of a trajectory that lie equally far apart: `first`, `first + step` …
@@ -38,13 +39,6 @@ impl Piece {
         }
         bound.saturating_sub(self.first).div_ceil(u64::from(self.step)).min(u64::from(self.len)) as u32
     }
-}
-
-/// The frames that are there: from `tail` to below `head`.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
-pub(super) struct Window {
-    pub tail: u64,
-    pub head: u64,
 }
 
 /// A piece of a trajectory, and how many of its frames come before.

@@ -268,7 +268,7 @@ impl<T: Task> Sample<T> {
                 && self.missing.iter().zip(room).all(|(missing, room)| *missing as usize <= room);
         let one = self.buffers.is_empty() && self.capacities.is_empty() && missing;
         let whole = one && steps && ends && next == Some(self.next.bytes().len()) && self.weights.len() == picks;
-        if whole && self.capacity == ring.capacity { Ok(()) } else { Err("a sample is not whole".into()) }
+        if whole && self.capacity == ring.capacity() { Ok(()) } else { Err("a sample is not whole".into()) }
     }
 
     /// Bytes held.
