@@ -8,7 +8,7 @@ pub trait Frames {
     /// Names and layouts of the columns.
     fn columns(&self) -> &[ColumnSpec];
 
-    /// Bytes of column `i`: at least [`slots`](Self::slots) values.
+    /// Bytes of column `i`: at least [`slots`](Self::slots) values, aligned as such values are.
     fn bytes(&self, i: usize) -> &[u8];
 
     /// Slots of each column, with and without a frame.

@@ -286,7 +286,7 @@ impl<T: Task> Replay<T> {
             frames: state.window.head - state.window.tail,
             trajectories: state.index.live().len() as u64,
             write_count: state.write_count(),
-            capacity: ring.capacity,
+            capacity: ring.capacity(),
             memory,
             limiter,
         }

@@ -146,8 +146,8 @@ impl<T: Task> Replay<T> {
         let writer = self.writer();
         if let Some(ring) = self.ring() {
             let mut state = ring.lock();
+            state.forget();
             let head = state.window.head;
-            state.window.tail = head;
             state.index.evict(head);
             if !keep_write_count {
                 state.uncounted = head;

@@ -55,7 +55,7 @@ impl<T: Task> Sample<T> {
             self.specs.clone_from(specs);
             self.columns.resize_with(specs.len(), Bytes::default);
         }
-        self.capacity = view.ring.capacity;
+        self.capacity = view.ring.capacity();
         self.learning = layout.learning.clone();
         self.missing.clear();
         self.buffers.clear();

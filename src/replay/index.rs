@@ -9,6 +9,7 @@ use std::{
 
 use serde::{Deserialize, Serialize};
 
+pub(super) use super::turns::Window;
 use crate::components::{End, TrajectoryId};
 
 /// Frames of a trajectory that lie equally far apart: `first`, `first + step` …
@@ -38,13 +39,6 @@ impl Piece {
         }
         bound.saturating_sub(self.first).div_ceil(u64::from(self.step)).min(u64::from(self.len)) as u32
     }
-}
-
-/// The frames that are there: from `tail` to below `head`.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
-pub(super) struct Window {
-    pub tail: u64,
-    pub head: u64,
 }
 
 /// A piece of a trajectory, and how many of its frames come before.
@@ -192,7 +186,8 @@ pub(super) struct Index {
     open: HashMap<u64, u32>,
     /// Newest frames of trajectories as they were, ascending: when that frame goes, and it is the newest still, all do.
     deaths: VecDeque<(u64, u32)>,
-    /// Lists of earlier pieces that no record has now: few records have any, and which ones changes all the time.
+    /// Empty lists of earlier pieces that no record has now: few records have any, and which ones changes all the time.
+    #[serde(skip)]
     spare: Vec<VecDeque<Span>>,
     /// By record.
     #[serde(skip)]
@@ -215,6 +210,11 @@ impl Index {
     #[inline]
     pub(super) fn record(&self, at: u32) -> &Record {
         &self.records[at as usize]
+    }
+
+    /// Whether there is a record at this place, in use or not.
+    pub(super) fn has(&self, at: u32) -> bool {
+        (at as usize) < self.records.len()
     }
 
     /// The record that frames of `id` from `step` on belong to: that of the frame before, or a new one.

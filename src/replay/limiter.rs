@@ -50,6 +50,14 @@ pub struct LimiterStats {
     pub timeouts: u64,
 }
 
+impl LimiterStats {
+    /// Whether counting can go on: nothing was ever counted as high as 2⁶².
+    pub(super) fn is_sound(&self) -> bool {
+        let Self { inserts, samples, write_waits, draw_waits, timeouts } = *self;
+        [inserts, samples, write_waits, draw_waits, timeouts].into_iter().all(|count| count < 1 << 62)
+    }
+}
+
 impl Limiter {
     /// What is wrong with it, for a buffer of `capacity` frames.
     pub(super) fn problems(&self, capacity: u64) -> Vec<Error> {

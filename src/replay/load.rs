@@ -5,6 +5,7 @@ use std::{fs::File, io::Read, path::Path};
 use super::{
     Replay, ReplayConfig, Saved,
     index::Index,
+    limiter::LimiterStats,
     ring::Ring,
     sampling::Staged,
     save::{Head, KIND},
@@ -77,6 +78,9 @@ impl<T: Task> Replay<T> {
         let frames = head.window.head.checked_sub(head.window.tail).filter(|frames| *frames <= own);
         if frames.is_none() || head.chunk == 0 || head.uncounted > head.window.head {
             return Err(Error::Checkpoint(format!("it holds {:?} in chunks of {}", head.window, head.chunk)));
+        }
+        if !head.limiter.as_ref().is_none_or(LimiterStats::is_sound) {
+            return Err(Error::Checkpoint(format!("its limiter has counted {:?}", head.limiter)));
         }
         let mut index: Index = from.part()?;
         let (width, mut observations) = (head.specs[column::OBSERVATION].stride, Vec::new());

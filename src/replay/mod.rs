@@ -40,7 +40,9 @@ mod sample;
 pub mod sampler;
 mod sampling;
 mod save;
+mod sync;
 mod top;
+mod turns;
 mod view;
 mod write;
 

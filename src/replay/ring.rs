@@ -13,15 +13,14 @@
 //! `head`. A reader pins the oldest frame that it drew; a writer waits, with a deadline, before it overwrites one that is
 //! pinned. Only the two ends and the pins are behind a lock, never a copy.
 
-use std::{
-    sync::{Condvar, Mutex, MutexGuard, PoisonError},
-    time::{Duration, Instant},
-};
+use std::time::Duration;
 
 use super::{
     Storage,
     cells::{Cells, LINE, Move, Run},
-    index::{Index, Piece, Window},
+    index::{Index, Piece},
+    sync::MutexGuard,
+    turns::{self, TimedOut, Turns, Window},
 };
 use crate::{
     components::{ColumnSpec, Frames},
@@ -34,62 +33,26 @@ pub(super) struct Ring {
     /// By column: its place in the cells; the last is that of the frames' records.
     places: Box<[usize]>,
     cells: Cells,
-    /// Frames that are kept.
-    pub capacity: u64,
-    /// Room: `capacity` and what a writer may take while old frames are read.
-    slots: u64,
-    /// Frame number by which a block that is being written is shown.
-    state: Mutex<State>,
-    changed: Condvar,
+    turns: Turns<Kept>,
 }
 
-/// What is behind the lock.
-pub(super) struct State {
-    pub window: Window,
+/// What is behind the lock, beside the window.
+pub(super) struct Kept {
     pub index: Index,
-    /// Oldest frames that readers hold.
-    pins: Vec<u64>,
-    /// Edits that wait until readers are gone: new ones wait for them.
-    edits: u32,
     /// Frames that were written before the count of them began anew.
     pub uncounted: u64,
 }
+
+/// The window, the pins and the index.
+pub(super) type State = turns::State<Kept>;
+
+/// Keeps frames from being overwritten until it is dropped.
+pub(super) type Pin<'r> = turns::Pin<'r, Kept>;
 
 impl State {
     /// Frames ever written, or since the count began anew.
     pub(super) fn write_count(&self) -> u64 {
         self.window.head - self.uncounted
-    }
-}
-
-/// Keeps frames from being overwritten until it is dropped.
-pub(super) struct Pin<'r> {
-    ring: &'r Ring,
-    frame: u64,
-}
-
-impl Pin<'_> {
-    /// Lets go of the frames before `frame`, which it keeps.
-    pub(super) fn advance(&mut self, frame: u64) {
-        debug_assert!(frame >= self.frame, "a frame that is kept");
-        let mut state = self.ring.lock();
-        if let Some(pin) = state.pins.iter_mut().find(|pin| **pin == self.frame) {
-            *pin = frame;
-        }
-        drop(state);
-        self.frame = frame;
-        self.ring.changed.notify_all();
-    }
-}
-
-impl Drop for Pin<'_> {
-    fn drop(&mut self) {
-        let mut state = self.ring.lock();
-        if let Some(i) = state.pins.iter().position(|frame| *frame == self.frame) {
-            state.pins.swap_remove(i);
-        }
-        drop(state);
-        self.ring.changed.notify_all();
     }
 }
 
@@ -109,54 +72,41 @@ impl Ring {
             let padded = column.and_then(|column| column.checked_next_multiple_of(LINE));
             bytes = padded.and_then(|column| bytes.checked_add(column)).ok_or_else(refused)?;
         }
-        let state = State {
-            window: Window::default(),
-            index: Index::new(specs[crate::components::column::OBSERVATION].stride),
-            pins: Vec::new(),
-            edits: 0,
-            uncounted: 0,
-        };
+        let index = Index::new(specs[crate::components::column::OBSERVATION].stride);
         Ok(Self {
             specs: specs.into(),
             places: places.into(),
             cells: Cells::new(bytes, storage)?,
-            capacity,
-            slots,
-            state: Mutex::new(state),
-            changed: Condvar::new(),
+            turns: Turns::new(capacity, slots, Window::default(), Kept { index, uncounted: 0 }),
         })
     }
 
+    /// Frames that are kept.
+    pub(super) fn capacity(&self) -> u64 {
+        self.turns.capacity
+    }
+
     pub(super) fn lock(&self) -> MutexGuard<'_, State> {
-        self.state.lock().unwrap_or_else(PoisonError::into_inner)
+        self.turns.lock()
     }
 
     /// The lock, for one who will pin frames: waits until no edit waits.
     pub(super) fn lock_to_read(&self) -> MutexGuard<'_, State> {
-        self.changed.wait_while(self.lock(), |state| state.edits > 0).unwrap_or_else(PoisonError::into_inner)
+        self.turns.lock_to_read()
     }
 
     /// The lock, when nobody reads frames up to number `newest` any more: as long as it is held they may be edited.
     pub(super) fn lock_to_edit(&self, newest: u64, deadline: Duration) -> Result<MutexGuard<'_, State>, Error> {
-        let mut state = self.lock();
-        state.edits += 1;
-        let read = |state: &mut State| state.pins.iter().any(|pin| *pin <= newest);
-        let waited = self.changed.wait_timeout_while(state, deadline, read);
-        let (mut state, waited) = waited.unwrap_or_else(PoisonError::into_inner);
-        state.edits -= 1;
-        self.changed.notify_all();
-        if waited.timed_out() {
-            return Err(Error::Timeout { what: "reading the frames that are to be edited", deadline });
-        }
-        Ok(state)
+        let late = |TimedOut| Error::Timeout { what: "reading the frames that are to be edited", deadline };
+        self.turns.lock_to_edit(newest, deadline).map_err(late)
     }
 
     /// Overwrites the value of column `i` of a frame in the window, whose state is locked for it.
     #[expect(unsafe_code, reason = "the lock says that nobody reads the frame")]
     pub(super) fn edit(&self, state: &mut State, i: usize, frame: u64, value: &[u8]) {
-        debug_assert!(state.pins.iter().all(|pin| *pin > frame), "a frame that nobody reads");
-        assert!((state.window.tail..state.window.head).contains(&frame), "a frame that is there");
-        let slot = (frame % self.slots) as usize;
+        debug_assert!(!state.read_before(frame + 1), "a frame that nobody reads");
+        assert!(state.contains(frame), "a frame that is there");
+        let slot = (frame % self.turns.slots) as usize;
         // SAFETY: writers leave frames of the window alone, readers have no pin at it or before, and get none while the
         // lock is held. Test: `tests/replay/edits.rs`.
         unsafe {
@@ -170,29 +120,17 @@ impl Ring {
     }
 
     pub(super) fn memory(&self) -> usize {
-        self.slots as usize * Self::frame_bytes(&self.specs) + self.lock().index.memory()
+        self.turns.slots as usize * Self::frame_bytes(&self.specs) + self.lock().index.memory()
     }
 
     /// Takes the room for `frames` new frames, which nobody draws before they are shown: waits until no frame is pinned
     /// that they overwrite. The lock is held, so that the index can be told at once.
     pub(super) fn reserve(&self, frames: u64, deadline: Duration) -> Result<MutexGuard<'_, State>, Error> {
-        let until = Instant::now() + deadline;
-        let mut state = self.lock();
-        loop {
-            let head = state.window.head + frames;
-            let overwritten = head.saturating_sub(self.slots);
-            if state.pins.iter().all(|pin| *pin >= overwritten) {
-                let tail = head.saturating_sub(self.capacity).max(state.window.tail);
-                state.window.tail = tail.min(state.window.head);
-                state.index.evict(tail);
-                return Ok(state);
-            }
-            let left = until.saturating_duration_since(Instant::now());
-            if left.is_zero() {
-                return Err(Error::Timeout { what: "reading the oldest frames of the replay buffer", deadline });
-            }
-            state = self.changed.wait_timeout(state, left).unwrap_or_else(PoisonError::into_inner).0;
-        }
+        let late = |TimedOut| Error::Timeout { what: "reading the oldest frames of the replay buffer", deadline };
+        let mut state = self.turns.reserve(frames, deadline).map_err(late)?;
+        let tail = state.window.tail;
+        state.index.evict(tail);
+        Ok(state)
     }
 
     /// Copies values of a block into the columns, from frame number `at` on.
@@ -213,8 +151,7 @@ impl Ring {
 
     /// Replaces window and index. The ring is still the caller's alone.
     pub(super) fn set_state(&mut self, window: Window, index: Index, uncounted: u64) {
-        *self.state.get_mut().unwrap_or_else(PoisonError::into_inner) =
-            State { window, index, pins: Vec::new(), edits: 0, uncounted };
+        self.turns = Turns::new(self.turns.capacity, self.turns.slots, window, Kept { index, uncounted });
     }
 
     /// Notes which records frames from number `at` on belong to.
@@ -226,8 +163,8 @@ impl Ring {
 
     #[expect(unsafe_code, reason = "only the writer touches frames that are not shown yet")]
     fn scatter(&self, place: usize, size: usize, from: &[u8], source: Run, at: u64) {
-        let slot = (at % self.slots) as usize;
-        let first = source.len.min(self.slots as usize - slot);
+        let slot = (at % self.turns.slots) as usize;
+        let first = source.len.min(self.turns.slots as usize - slot);
         let rest = Run { first: source.first + first * source.step, len: source.len - first, ..source };
         // SAFETY: writers take turns, and `reserve` gave this one the slots: their old frames are out of the window and
         // not pinned, so that no reader is there or will be before `show`. Test: `tests/replay/stress.rs`.
@@ -241,34 +178,28 @@ impl Ring {
 
     /// Shows `frames` frames that were written; returns the write count.
     pub(super) fn show(&self, frames: u64, observations: impl FnOnce(&mut Index)) -> u64 {
-        let mut state = self.lock();
-        observations(&mut state.index);
-        state.window.head += frames;
-        let tail = state.window.tail.max(state.window.head.saturating_sub(self.capacity));
-        state.window.tail = tail;
-        state.index.evict(tail);
-        let count = state.write_count();
-        drop(state);
-        self.changed.notify_all();
-        count
+        self.turns.show(frames, |state| {
+            let tail = state.window.tail;
+            observations(&mut state.index);
+            state.index.evict(tail);
+            state.write_count()
+        })
     }
 
     /// Keeps the frames from `frame` on until the pin is dropped.
     pub(super) fn pin(&self, state: &mut State, frame: u64) -> Pin<'_> {
-        debug_assert!(frame >= state.window.tail, "a frame that is there");
-        state.pins.push(frame);
-        Pin { ring: self, frame }
+        self.turns.pin(state, frame)
     }
 
     /// Copies the values of column `i` at `pieces` to `to`, one behind the other. All of them are pinned by `pin`.
     pub(super) fn gather(&self, pin: &Pin<'_>, i: usize, pieces: &[Piece], to: &mut [u8]) {
-        debug_assert!(pieces.iter().all(|piece| piece.first >= pin.frame), "pinned frames");
+        debug_assert!(pieces.iter().all(|piece| piece.first >= pin.frame()), "pinned frames");
         self.read(self.places[i], self.specs[i].stride, pieces, to);
     }
 
     /// Copies the records of pinned frames, as [`gather`](Self::gather) does a column.
     pub(super) fn gather_records(&self, pin: &Pin<'_>, piece: Piece, to: &mut [u8]) {
-        debug_assert!(piece.first >= pin.frame, "pinned frames");
+        debug_assert!(piece.first >= pin.frame(), "pinned frames");
         self.read(self.places[self.specs.len()], size_of::<u32>(), &[piece], to);
     }
 
@@ -290,7 +221,7 @@ impl Ring {
     #[inline]
     pub(super) fn record_of(&self, state: &State, frame: u64) -> u32 {
         let mut record = [0; size_of::<u32>()];
-        debug_assert!((state.window.tail..state.window.head).contains(&frame), "a frame that is there");
+        debug_assert!(state.contains(frame), "a frame that is there");
         self.read(
             self.places[self.specs.len()],
             size_of::<u32>(),
@@ -302,7 +233,7 @@ impl Ring {
 
     /// The value of column `i` of a frame in the window, whose state is locked.
     pub(super) fn value(&self, state: &State, i: usize, frame: u64, to: &mut [u8]) {
-        assert!((state.window.tail..state.window.head).contains(&frame), "a frame that is there");
+        assert!(state.contains(frame), "a frame that is there");
         self.read(self.places[i], self.specs[i].stride, &[Piece { first: frame, step: 1, len: 1 }], to);
     }
 
@@ -320,7 +251,7 @@ impl Ring {
     /// The slots of a piece that goes to place `to` of a sample: two runs if it goes over the ring's end.
     #[inline]
     pub(super) fn moves(&self, piece: Piece, to: usize, mut f: impl FnMut(Move)) {
-        let (slots, step, len) = (self.slots, u64::from(piece.step), u64::from(piece.len));
+        let (slots, step, len) = (self.turns.slots, u64::from(piece.step), u64::from(piece.len));
         let first = piece.first % slots;
         let run = |first: u64, len: u64| Run { first: first as usize, step: step as usize, len: len as usize };
         if first + step * (len - 1) < slots {

@@ -261,14 +261,15 @@ impl<T: Task> Sample<T> {
         let NStep { returns, discounts } = &self.n_step;
         let steps = returns.len() == discounts.len() && (returns.is_empty() || returns.len() == picks);
         let ends = self.ends.is_sorted() && self.ends.last().copied().unwrap_or_default() == frames;
-        let room = self.ends.iter().enumerate().map(|(i, end)| end - i.checked_sub(1).map_or(0, |i| self.ends[i]));
-        let missing = self.missing.is_empty()
-            || self.missing.len() == picks
-                && ends
-                && self.missing.iter().zip(room).all(|(missing, room)| *missing as usize <= room);
+        // By pick: its anchor is one of its slots.
+        let anchor = |i: usize| {
+            let before = self.learning.start.checked_sub(self.missing(i));
+            before.is_some_and(|before| before < self.pick(i).len())
+        };
+        let missing = (self.missing.is_empty() || self.missing.len() == picks) && ends && (0..picks).all(anchor);
         let one = self.buffers.is_empty() && self.capacities.is_empty() && missing;
         let whole = one && steps && ends && next == Some(self.next.bytes().len()) && self.weights.len() == picks;
-        if whole && self.capacity == ring.capacity { Ok(()) } else { Err("a sample is not whole".into()) }
+        if whole && self.capacity == ring.capacity() { Ok(()) } else { Err("a sample is not whole".into()) }
     }
 
     /// Bytes held.

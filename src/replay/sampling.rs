@@ -128,7 +128,7 @@ impl<T: Task> Sampler<T> {
         };
         let draw = match draw {
             Some(draw) => draw,
-            None => draw.insert(sampling.open(ring.capacity)?),
+            None => draw.insert(sampling.open(ring.capacity())?),
         };
         picks.clear();
         self.stopped = false;
@@ -223,7 +223,7 @@ impl<T: Task> Sampler<T> {
         };
         let draw = match &mut self.draw {
             Some(draw) => draw,
-            None => self.draw.insert(self.sampling.open(ring.capacity)?),
+            None => self.draw.insert(self.sampling.open(ring.capacity())?),
         };
         let state = ring.lock();
         f(&mut **draw, &View { ring, state: &state })

@@ -116,9 +116,8 @@ impl Snapshot<'_> {
     }
 
     fn save_index(&self, to: &mut BlockWriter<'_>) -> Result<(), Error> {
-        let Ring { specs, capacity, .. } = self.ring;
         let Self { window, uncounted, limiter, .. } = *self;
-        let (specs, capacity, chunk) = (specs.to_vec(), *capacity, self.chunk());
+        let (specs, capacity, chunk) = (self.ring.specs.to_vec(), self.ring.capacity(), self.chunk());
         let head = Head { specs, capacity, window, uncounted, limiter, chunk };
         to.part(&Some(head))?;
         to.part(&self.index)?;

@@ -91,7 +91,7 @@ impl Writer {
         }
         drop(state);
         // What the block itself overwrites is not copied.
-        let skip = count.saturating_sub(ring.capacity) as usize;
+        let skip = count.saturating_sub(ring.capacity()) as usize;
         let mut at = 0;
         for copy in &self.copies {
             let gone = skip.saturating_sub(at).min(copy.len);

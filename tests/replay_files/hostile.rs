@@ -14,13 +14,13 @@ use crate::{
 
 const CAPACITY: u64 = 8;
 /// What a decoder may take before it has seen the bytes that a number counts.
-const CONSTANT: usize = 4 << 20;
+pub const CONSTANT: usize = 4 << 20;
 
 /// Numbers for the cases (Vigna 2015, splitmix64).
-struct Random(u64);
+pub struct Random(pub u64);
 
 impl Random {
-    fn next(&mut self) -> u64 {
+    pub fn next(&mut self) -> u64 {
         self.0 = self.0.wrapping_add(0x9e37_79b9_7f4a_7c15);
         let mut z = self.0;
         z = (z ^ (z >> 30)).wrapping_mul(0xbf58_476d_1ce4_e5b9);
@@ -28,7 +28,7 @@ impl Random {
         z ^ (z >> 31)
     }
 
-    fn below(&mut self, n: usize) -> usize {
+    pub fn below(&mut self, n: usize) -> usize {
         (self.next() % n.max(1) as u64) as usize
     }
 }
@@ -60,7 +60,7 @@ fn file() -> Vec<u8> {
 }
 
 /// What the blocks of a file carry.
-fn carried(file: &[u8]) -> Vec<u8> {
+pub fn carried(file: &[u8]) -> Vec<u8> {
     let (mut carried, mut at) = (Vec::new(), 16);
     loop {
         let len = u32::from_le_bytes(file[at..at + 4].try_into().expect("four bytes")) as usize;
@@ -73,7 +73,7 @@ fn carried(file: &[u8]) -> Vec<u8> {
 }
 
 /// A file with the right lengths and checksums around other bytes.
-fn sealed(header: &[u8], carried: &[u8]) -> Vec<u8> {
+pub fn sealed(header: &[u8], carried: &[u8]) -> Vec<u8> {
     let (mut file, mut sum) = (header.to_vec(), crc32fast::hash(header));
     for block in carried.chunks(1 << 16).chain([&[][..]]) {
         let mut hasher = crc32fast::Hasher::new_with_initial(sum);
@@ -88,7 +88,7 @@ fn sealed(header: &[u8], carried: &[u8]) -> Vec<u8> {
 }
 
 /// Cuts, flips, puts in, takes out, repeats, or writes numbers that are huge.
-fn spoil(bytes: &mut Vec<u8>, random: &mut Random) {
+pub fn spoil(bytes: &mut Vec<u8>, random: &mut Random) {
     if bytes.is_empty() {
         return;
     }

@@ -9,6 +9,7 @@ mod allocator;
 mod crash;
 mod cursor;
 mod hostile;
+mod hostile_states;
 mod resume;
 
 use std::path::PathBuf;

@@ -18,7 +18,7 @@ use crate::{
 const CAPACITY: u64 = 40;
 
 /// Every way to draw.
-fn ways() -> Vec<Sampling> {
+pub fn ways() -> Vec<Sampling> {
     let beta = Schedule::Linear { from: 0.4, to: 1.0, samples: 90 };
     let prioritized = Prioritized { beta, max_priority_within_buffer: true, ..Prioritized::default() };
     vec![

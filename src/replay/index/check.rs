@@ -36,7 +36,7 @@ impl Index {
         if window.tail > window.head || window.head > MOST {
             return Err(format!("it holds frames {} to {}", window.tail, window.head));
         }
-        self.check_places()?;
+        self.check_places(window.head)?;
         let mut frames = 0;
         for at in &self.live {
             let record = &self.records[*at as usize];
@@ -59,7 +59,7 @@ impl Index {
     }
 
     /// Each record is in use, at the place that it says, or free; what else names records names such.
-    fn check_places(&self) -> Result<(), String> {
+    fn check_places(&self, head: u64) -> Result<(), String> {
         let mut used = vec![false; self.records.len()];
         for at in self.live.iter().chain(&self.free) {
             match used.get_mut(*at as usize) {
@@ -92,6 +92,9 @@ impl Index {
         }
         if self.deaths.iter().zip(self.deaths.iter().skip(1)).any(|(a, b)| a.0 >= b.0) {
             return Err("trajectories go out of order".into());
+        }
+        if self.deaths.back().is_some_and(|(frame, _)| *frame >= head) {
+            return Err("a trajectory is to go with a frame that is not there yet".into());
         }
         Ok(())
     }

@@ -1,6 +1,6 @@
 use serde::{Deserialize, Serialize};
 
-use super::{Draw, Pick};
+use super::{Draw, Pick, Sampling};
 use crate::{
     error::Error,
     replay::{draws::Draws, view::View},
@@ -66,6 +66,28 @@ impl Pool {
 }
 
 impl Draw for Pool {
+    fn is_of(&self, sampling: &Sampling) -> bool {
+        *sampling == Sampling::Consuming(Consuming { uses: self.uses })
+    }
+
+    fn check(&self, view: &View<'_>) -> Result<(), String> {
+        let Self { uses, capacity, seen, ref left, ref places, sum } = *self;
+        let known = left.len() as u64 == seen.min(capacity);
+        if capacity != view.ring.capacity || seen > view.window().head || !known {
+            return Err(format!("it has seen {seen} frames, {} of {capacity} places", left.len()));
+        }
+        let total: u64 = left.iter().copied().map(u64::from).sum();
+        if total != sum || left.iter().any(|left| *left > uses) {
+            return Err(format!("its frames have {total} uses left, not {sum}, or one has more than {uses}"));
+        }
+        let (mut places, some) = (places.clone(), left.iter().zip(0..).filter(|(left, _)| **left > 0));
+        places.sort_unstable();
+        if !places.into_iter().eq(some.map(|(_, place)| place)) {
+            return Err("it has not every place once whose frame has uses left".into());
+        }
+        Ok(())
+    }
+
     fn catch_up(&mut self, view: &View<'_>) {
         let window = view.window();
         self.left.resize(window.head.min(self.capacity) as usize, 0);

@@ -35,6 +35,22 @@ impl Epoch {
         Some(self.order[self.at - 1])
     }
 
+    /// Whether it is one of `n` numbers. The error says what is wrong.
+    pub(super) fn check(&self, n: u64, shuffle: bool) -> Result<(), String> {
+        if self.order.len() as u64 != n || self.at > self.order.len() {
+            return Err(format!("it is at {} of {} in an epoch of {n}", self.at, self.order.len()));
+        }
+        let mut there = vec![false; self.order.len()];
+        let each = self.order.iter().all(|number| match there.get_mut(*number as usize) {
+            Some(there) => !std::mem::replace(there, true),
+            None => false,
+        });
+        if each && (shuffle || self.order.is_sorted()) {
+            return Ok(());
+        }
+        Err("the order of its epoch has not each number once, or is shuffled".into())
+    }
+
     /// Numbers that were not handed out yet.
     pub(super) fn left(&self) -> usize {
         self.order.len() - self.at

@@ -2,7 +2,7 @@ use std::collections::{BTreeMap, VecDeque};
 
 use serde::{Deserialize, Serialize};
 
-use super::{Draw, Pick};
+use super::{Draw, Pick, Sampling};
 use crate::{
     components::column,
     data::Dtype,
@@ -129,9 +129,9 @@ impl Grouped {
     fn note(&mut self, view: &View<'_>) -> Result<(), Error> {
         let (column, width) = self.column(view)?;
         let window = view.window();
-        while self.tail < window.tail {
-            self.tail += 1;
-            let Some((key, reward)) = self.frames.pop_front() else { continue };
+        let gone = self.frames.len().min((window.tail - self.tail) as usize);
+        self.tail = window.tail;
+        for (key, reward) in self.frames.drain(..gone) {
             let Some(group) = self.groups.get_mut(&key) else { continue };
             group.frames.pop_front();
             group.count(reward, -1.0);
@@ -177,6 +177,26 @@ fn shuffle_front<V>(values: &mut [V], n: usize, draws: &mut Draws) {
 }
 
 impl Draw for Grouped {
+    fn is_of(&self, sampling: &Sampling) -> bool {
+        matches!(sampling, Sampling::Groups(options) if *options == self.options)
+    }
+
+    fn check(&self, view: &View<'_>) -> Result<(), String> {
+        let (window, len) = (view.window(), self.frames.len() as u64);
+        let seen = self.tail <= window.tail && self.tail.checked_add(len).is_some_and(|head| head <= window.head);
+        if !seen || len > view.ring.capacity {
+            return Err(format!("it knows {len} frames from {} on", self.tail));
+        }
+        let mut groups = BTreeMap::<u64, VecDeque<u64>>::new();
+        for ((key, _), frame) in self.frames.iter().zip(self.tail..) {
+            groups.entry(*key).or_default().push_back(frame);
+        }
+        if !groups.iter().eq(self.groups.iter().map(|(key, group)| (key, &group.frames))) {
+            return Err("its groups are not those of its frames".into());
+        }
+        Ok(())
+    }
+
     fn draw(&mut self, view: &View<'_>, n: usize, draws: &mut Draws, picks: &mut Vec<Pick>) -> Result<(), Error> {
         let (Share::Groups(by) | Share::Frames(by)) = self.options.share;
         if !n.is_multiple_of(by) {

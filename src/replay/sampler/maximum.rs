@@ -49,6 +49,22 @@ impl Maximum {
         }
     }
 
+    /// A place's number, if it has one.
+    pub(super) fn get(&self, at: usize) -> Option<f32> {
+        let number = self.levels[0][at];
+        (number >= 0.0).then_some(number)
+    }
+
+    /// Whether it has `size` places with legal numbers, and all above is the highest of what is below.
+    pub(super) fn is_sound(&self, size: usize) -> bool {
+        let Some(numbers) = self.levels.first().filter(|numbers| numbers.len() == size) else { return false };
+        let legal = |number: &f32| *number == NONE || (number.is_finite() && *number >= 0.0);
+        let mut again = Self::new(size);
+        again.levels[0].clone_from(numbers);
+        again.settle(0..size);
+        numbers.iter().all(legal) && again.levels == self.levels
+    }
+
     fn settle(&mut self, mut places: Range<usize>) {
         for above in 1..self.levels.len() {
             places = places.start / WIDTH..places.end.div_ceil(WIDTH);

@@ -183,8 +183,11 @@ pub(super) trait Draw: State + Send {
     /// Adds `n` picks, fewer at the end of an epoch. Errors: nothing can be drawn.
     fn draw(&mut self, view: &View<'_>, n: usize, draws: &mut Draws, picks: &mut Vec<Pick>) -> Result<(), Error>;
 
-    /// Compares a state that was loaded with the buffer, so that no draw from it can fail later: lengths, places and frame
-    /// numbers in it, and sums. The error says what is wrong.
+    /// Whether it draws this way, as its own options say and what it has of them elsewhere.
+    fn is_of(&self, sampling: &Sampling) -> bool;
+
+    /// Compares a state that was loaded, and [`is_of`](Self::is_of) its sampler, with the buffer, so that no draw from it can
+    /// fail later: lengths, places and frame numbers in it, and sums. The error says what is wrong.
     fn check(&self, _: &View<'_>) -> Result<(), String> {
         Ok(())
     }

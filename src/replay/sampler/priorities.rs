@@ -1,5 +1,7 @@
 //! Priorities of the frames that are there, and the chances that follow from them.
 
+mod check;
+
 use std::ops::Range;
 
 use serde::{Deserialize, Serialize};

@@ -1,6 +1,6 @@
 use serde::{Deserialize, Serialize};
 
-use super::{Draw, Pick, Schedule, priorities::Priorities};
+use super::{Draw, Pick, Sampling, Schedule, priorities::Priorities};
 use crate::{
     error::Error,
     replay::{draws::Draws, view::View},
@@ -59,6 +59,14 @@ impl Prioritized {
 }
 
 impl Draw for Priorities {
+    fn is_of(&self, sampling: &Sampling) -> bool {
+        self.is_of(sampling)
+    }
+
+    fn check(&self, view: &View<'_>) -> Result<(), String> {
+        self.check(view)
+    }
+
     fn catch_up(&mut self, view: &View<'_>) {
         self.catch_up(view);
     }

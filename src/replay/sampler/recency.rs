@@ -2,7 +2,7 @@ use std::f64::consts::LN_2;
 
 use serde::{Deserialize, Serialize};
 
-use super::{Draw, Pick};
+use super::{Draw, Pick, Sampling};
 use crate::{
     error::Error,
     replay::{draws::Draws, view::View},
@@ -50,6 +50,10 @@ impl Recency {
 }
 
 impl Draw for Recency {
+    fn is_of(&self, sampling: &Sampling) -> bool {
+        *sampling == Sampling::Recency(*self)
+    }
+
     fn draw(&mut self, view: &View<'_>, n: usize, draws: &mut Draws, picks: &mut Vec<Pick>) -> Result<(), Error> {
         let (oldest, len) = view.frames()?;
         picks.extend((0..n).map(|_| {

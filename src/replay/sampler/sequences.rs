@@ -1,6 +1,6 @@
 use serde::{Deserialize, Serialize};
 
-use super::{Draw, Layout, Pick};
+use super::{Draw, Layout, Pick, Sampling};
 use crate::{
     error::Error,
     replay::{draws::Draws, view::View},
@@ -82,6 +82,10 @@ struct Anchors {
 }
 
 impl Draw for Anchors {
+    fn is_of(&self, sampling: &Sampling) -> bool {
+        *sampling == Sampling::Sequences(self.options)
+    }
+
     fn draw(&mut self, view: &View<'_>, n: usize, draws: &mut Draws, picks: &mut Vec<Pick>) -> Result<(), Error> {
         let Sequences { burn_in, length, bootstrap, dilation, .. } = self.options;
         let (oldest, len) = view.frames()?;

@@ -1,6 +1,6 @@
 use serde::{Deserialize, Serialize};
 
-use super::{Draw, Layout, Pick, starts::Starts};
+use super::{Draw, Layout, Pick, Sampling, starts::Starts};
 use crate::{
     error::Error,
     replay::{draws::Draws, index::Window, view::View},
@@ -123,6 +123,10 @@ impl List {
 }
 
 impl Draw for Slicer {
+    fn is_of(&self, sampling: &Sampling) -> bool {
+        matches!(sampling, Sampling::Slices(options) if *options == self.options && options.starts() == self.starts)
+    }
+
     fn draw(&mut self, view: &View<'_>, n: usize, draws: &mut Draws, picks: &mut Vec<Pick>) -> Result<(), Error> {
         for _ in 0..n {
             let pick = match self.options.weighting {

@@ -1,6 +1,6 @@
 use serde::{Deserialize, Serialize};
 
-use super::{Draw, Layout, Pick, Slices, epoch::Epoch, starts::Starts};
+use super::{Draw, Layout, Pick, Sampling, Slices, epoch::Epoch, starts::Starts};
 use crate::{
     error::Error,
     replay::{draws::Draws, view::View},
@@ -63,14 +63,11 @@ impl Trajectories {
         self.of.extend(
             records.filter(|(_, own)| self.starts.count(own.len(window)) > 0).map(|(record, own)| (record, own.id.0)),
         );
-        if self.of.is_empty() {
-            return Err(self.starts.none());
-        }
         if !self.options.shuffle {
             self.of.sort_unstable_by_key(|(record, _)| view.trajectory(*record).frame(0, window));
         }
         self.epoch.begin(self.of.len(), self.options.shuffle);
-        Ok(())
+        if self.of.is_empty() { Err(self.starts.none()) } else { Ok(()) }
     }
 
     /// Slices of up to `n` trajectories of the epoch that are there still.
@@ -87,6 +84,21 @@ impl Trajectories {
 }
 
 impl Draw for Trajectories {
+    fn is_of(&self, sampling: &Sampling) -> bool {
+        let Sampling::SlicesWithoutReplacement(options) = sampling else { return false };
+        *options == self.options && options.slices.starts() == self.starts
+    }
+
+    fn check(&self, view: &View<'_>) -> Result<(), String> {
+        let mut records: Vec<_> = self.of.iter().map(|(record, _)| *record).collect();
+        records.sort_unstable();
+        let twice = records.array_windows().any(|[a, b]| a == b);
+        if twice || records.last().is_some_and(|last| !view.state.index.has(*last)) {
+            return Err("its epoch has a trajectory that cannot be, or one twice".into());
+        }
+        self.epoch.check(self.of.len() as u64, self.options.shuffle)
+    }
+
     fn draw(&mut self, view: &View<'_>, n: usize, draws: &mut Draws, picks: &mut Vec<Pick>) -> Result<(), Error> {
         view.frames()?;
         let drop_last = self.options.drop_last;

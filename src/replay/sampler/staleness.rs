@@ -2,7 +2,7 @@ use std::collections::VecDeque;
 
 use serde::{Deserialize, Serialize};
 
-use super::{Draw, Pick};
+use super::{Draw, Pick, Sampling};
 use crate::{
     error::Error,
     replay::{draws::Draws, view::View},
@@ -45,8 +45,10 @@ struct Stale {
     newest: u64,
     head: u64,
     /// By run: the sum of the chances of its frames and those before.
+    #[serde(skip)]
     sums: Vec<f64>,
     /// Oldest and newest frame and version that the sums are for.
+    #[serde(skip)]
     summed: Option<(u64, u64, u64)>,
 }
 
@@ -88,6 +90,22 @@ impl Stale {
 }
 
 impl Draw for Stale {
+    fn is_of(&self, sampling: &Sampling) -> bool {
+        *sampling == Sampling::Staleness(self.options)
+    }
+
+    fn check(&self, view: &View<'_>) -> Result<(), String> {
+        let (window, first) = (view.window(), self.runs.front().map_or(self.head, |run| run.first));
+        if first > window.tail || self.head > window.head || self.head.saturating_sub(first) > view.ring.capacity {
+            return Err(format!("it knows frames {first} to {}", self.head));
+        }
+        let runs = self.runs.iter().map(|run| run.first).chain([self.head]);
+        if !runs.clone().zip(runs.skip(1)).all(|(run, next)| run < next) {
+            return Err("its runs of versions do not follow each other".into());
+        }
+        Ok(())
+    }
+
     fn catch_up(&mut self, view: &View<'_>) {
         let window = view.window();
         if window.tail >= self.head {

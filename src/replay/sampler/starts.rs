@@ -11,7 +11,7 @@ use crate::{
 };
 
 /// Which slices a trajectory has. They are numbered by where they start.
-#[derive(Clone, Copy, Debug, Serialize, Deserialize)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub(super) struct Starts {
     pub len: u32,
     /// Whether a trajectory that is shorter than a slice is one.

@@ -1,6 +1,6 @@
 use serde::{Deserialize, Serialize};
 
-use super::{Draw, Pick};
+use super::{Draw, Pick, Sampling};
 use crate::{
     error::Error,
     replay::{draws::Draws, view::View},
@@ -19,6 +19,10 @@ impl Uniform {
 }
 
 impl Draw for Uniform {
+    fn is_of(&self, sampling: &Sampling) -> bool {
+        *sampling == Sampling::Uniform(*self)
+    }
+
     fn draw(&mut self, view: &View<'_>, n: usize, draws: &mut Draws, picks: &mut Vec<Pick>) -> Result<(), Error> {
         let (oldest, len) = view.frames()?;
         picks.extend((0..n).map(|_| Pick { frame: oldest + draws.below(len), len: 1, weight: 1.0 }));

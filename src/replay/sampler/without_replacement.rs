@@ -1,6 +1,6 @@
 use serde::{Deserialize, Serialize};
 
-use super::{Draw, Pick, epoch::Epoch};
+use super::{Draw, Pick, Sampling, epoch::Epoch};
 use crate::{
     error::Error,
     replay::{draws::Draws, index::Window, view::View},
@@ -69,6 +69,19 @@ impl Frames {
 }
 
 impl Draw for Frames {
+    fn is_of(&self, sampling: &Sampling) -> bool {
+        *sampling == Sampling::WithoutReplacement(self.options)
+    }
+
+    fn check(&self, view: &View<'_>) -> Result<(), String> {
+        let Window { tail, head } = self.of;
+        if tail > view.window().tail || head > view.window().head {
+            return Err(format!("its epoch has frames {tail} to {head}"));
+        }
+        let frames = head.checked_sub(tail).filter(|frames| *frames <= view.ring.capacity);
+        self.epoch.check(frames.ok_or_else(|| format!("its epoch has frames {tail} to {head}"))?, self.options.shuffle)
+    }
+
     fn draw(&mut self, view: &View<'_>, n: usize, draws: &mut Draws, picks: &mut Vec<Pick>) -> Result<(), Error> {
         let (_, len) = view.frames()?;
         let drop_last = self.options.drop_last;
@@ -76,7 +89,7 @@ impl Draw for Frames {
             return Err(Error::config("batch_size", n, format!("at most the {len} frames that are there")));
         }
         // A full buffer is shorter while a writer is at work, which is no growth when it is done.
-        let grew = view.len() > self.of.head - self.of.tail && self.of.head < view.ring.capacity;
+        let grew = view.len() > self.of.head - self.of.tail && self.of.head < view.ring.capacity();
         if grew || self.epoch.left() == 0 || (drop_last && self.epoch.left() < n) {
             self.begin(view);
         }

@@ -84,6 +84,12 @@ impl<T: Task> Frozen<'_, T> {
         if head.drawn {
             let state = draw.insert(sampler.sampling.open(capacity)?);
             state.load(from)?;
+            if !state.is_of(&sampler.sampling) {
+                return Err(Error::Checkpoint(format!(
+                    "it has the state of another sampler than {:?}",
+                    sampler.sampling
+                )));
+            }
         }
         let ahead = if head.prefetches { from.part()? } else { Vec::new() };
         Ok(Staged { draw, draws: head.draws, stopped: head.stopped, ahead })
