@@ -73,7 +73,7 @@ impl Draw for Pool {
     fn check(&self, view: &View<'_>) -> Result<(), String> {
         let Self { uses, capacity, seen, ref left, ref places, sum } = *self;
         let known = left.len() as u64 == seen.min(capacity);
-        if capacity != view.ring.capacity || seen > view.window().head || !known {
+        if capacity != view.ring.capacity() || seen > view.window().head || !known {
             return Err(format!("it has seen {seen} frames, {} of {capacity} places", left.len()));
         }
         let total: u64 = left.iter().copied().map(u64::from).sum();

@@ -184,7 +184,7 @@ impl Draw for Grouped {
     fn check(&self, view: &View<'_>) -> Result<(), String> {
         let (window, len) = (view.window(), self.frames.len() as u64);
         let seen = self.tail <= window.tail && self.tail.checked_add(len).is_some_and(|head| head <= window.head);
-        if !seen || len > view.ring.capacity {
+        if !seen || len > view.ring.capacity() {
             return Err(format!("it knows {len} frames from {} on", self.tail));
         }
         let mut groups = BTreeMap::<u64, VecDeque<u64>>::new();

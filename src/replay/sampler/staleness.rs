@@ -96,7 +96,7 @@ impl Draw for Stale {
 
     fn check(&self, view: &View<'_>) -> Result<(), String> {
         let (window, first) = (view.window(), self.runs.front().map_or(self.head, |run| run.first));
-        if first > window.tail || self.head > window.head || self.head.saturating_sub(first) > view.ring.capacity {
+        if first > window.tail || self.head > window.head || self.head.saturating_sub(first) > view.ring.capacity() {
             return Err(format!("it knows frames {first} to {}", self.head));
         }
         let runs = self.runs.iter().map(|run| run.first).chain([self.head]);

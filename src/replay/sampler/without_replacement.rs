@@ -78,7 +78,7 @@ impl Draw for Frames {
         if tail > view.window().tail || head > view.window().head {
             return Err(format!("its epoch has frames {tail} to {head}"));
         }
-        let frames = head.checked_sub(tail).filter(|frames| *frames <= view.ring.capacity);
+        let frames = head.checked_sub(tail).filter(|frames| *frames <= view.ring.capacity());
         self.epoch.check(frames.ok_or_else(|| format!("its epoch has frames {tail} to {head}"))?, self.options.shuffle)
     }
 

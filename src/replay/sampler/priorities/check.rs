@@ -30,7 +30,7 @@ impl Priorities {
 
     /// Everything has the ring's places, priorities are legal numbers, and the chances are those of frames that were there.
     pub(in crate::replay::sampler) fn check(&self, view: &View<'_>) -> Result<(), String> {
-        let (window, capacity) = (view.window(), view.ring.capacity);
+        let (window, capacity) = (view.window(), view.ring.capacity());
         let size = self.tree.size();
         if size as u64 != capacity || self.raw.len() != size {
             return Err(format!("it has {} chances and {} priorities", size, self.raw.len()));
