@@ -13,8 +13,8 @@ pub struct Runner {
     #[allow(dead_code, reason = "another bench reads it")]
     pub absolute: bool,
     /// Time of one side of a repetition.
-    span: Duration,
-    repetitions: usize,
+    pub span: Duration,
+    pub repetitions: usize,
     missed: Vec<String>,
 }
 
