@@ -241,6 +241,10 @@ unsafe fn copy_near(from: *const u8, to: *mut u8, bytes: usize) {
     unsafe {
         match bytes {
             0 => {}
+            // Slices of 16 frames.
+            16 => from.cast::<[u8; 16]>().copy_to_nonoverlapping(to.cast(), 1),
+            64 => from.cast::<[u8; 64]>().copy_to_nonoverlapping(to.cast(), 1),
+            128 => from.cast::<[u8; 128]>().copy_to_nonoverlapping(to.cast(), 1),
             1..4 => blocks::<1>(from, to, bytes),
             4..16 => blocks::<4>(from, to, bytes),
             16..=512 => blocks::<16>(from, to, bytes),
