@@ -13,7 +13,7 @@ pub struct Runner {
     #[allow(dead_code, reason = "another bench reads it")]
     pub absolute: bool,
     /// Time of one side of a repetition.
-    span: Duration,
+    pub span: Duration,
     /// Repetitions of a figure; 1 in a test.
     pub repetitions: usize,
     missed: Vec<String>,

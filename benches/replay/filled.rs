@@ -54,10 +54,12 @@ pub fn columns<T: Task>() -> Vec<ColumnSpec> {
     specs
 }
 
-struct Episodes {
+/// A block of frames in episodes.
+pub struct Episodes {
     specs: Vec<ColumnSpec>,
     columns: Vec<Vec<u8>>,
     frames: usize,
+    rows: Option<usize>,
 }
 
 impl Frames for Episodes {
@@ -74,7 +76,7 @@ impl Frames for Episodes {
         self.frames
     }
     fn rows(&self) -> Option<usize> {
-        None
+        self.rows
     }
     fn next_observation(&self, i: usize) -> &[u8] {
         let width = self.specs[0].stride;
@@ -85,16 +87,35 @@ impl Frames for Episodes {
 /// A full buffer of `capacity` frames in episodes of 24 to 279 frames, written one behind the other.
 pub fn filled<T: Task>(capacity: usize) -> Result<Replay<T>, Error> {
     let replay = Replay::<T>::new(capacity as u64)?;
-    let (mut id, mut written) = (0_u64, 0);
-    while written < capacity {
-        let block = block(columns::<T>(), &mut id, (capacity - written).min(100_000));
-        written += block.frames;
-        replay.extend(&block)?;
-    }
+    fill(&replay, capacity)?;
     Ok(replay)
 }
 
-fn block(specs: Vec<ColumnSpec>, id: &mut u64, most: usize) -> Episodes {
+/// Writes `frames` frames in such episodes.
+pub fn fill<T: Task>(replay: &Replay<T>, frames: usize) -> Result<(), Error> {
+    let (mut id, mut written) = (0_u64, 0);
+    while written < frames {
+        let block = trajectories(columns::<T>(), &mut id, (frames - written).min(100_000));
+        written += block.frames;
+        replay.extend(&block)?;
+    }
+    Ok(())
+}
+
+/// A time-major block: `ticks` of `rows` rows, whose episodes of 150 frames begin at different ticks.
+pub fn rollout(specs: Vec<ColumnSpec>, rows: usize, ticks: usize) -> Episodes {
+    let (mut ends, mut steps, mut ids) = (Vec::new(), Vec::new(), Vec::new());
+    for slot in 0..rows * ticks {
+        let age = slot / rows + slot % rows;
+        steps.push((age % 150) as u32);
+        ids.push((slot % rows + rows * (age / 150)) as u64);
+        ends.push(if age % 150 == 149 { End::TERMINATED } else { End::RUNNING });
+    }
+    episodes(specs, &ends, &steps, &ids, Some(rows))
+}
+
+/// A block of `most` frames in episodes one behind the other, which are numbered from `id + 1` on.
+pub fn trajectories(specs: Vec<ColumnSpec>, id: &mut u64, most: usize) -> Episodes {
     let (mut ends, mut steps, mut ids) = (Vec::new(), Vec::new(), Vec::new());
     while ends.len() < most {
         *id += 1;
@@ -104,10 +125,15 @@ fn block(specs: Vec<ColumnSpec>, id: &mut u64, most: usize) -> Episodes {
         ends.resize(ends.len() + length, End::RUNNING);
         ends[ids.len() - 1] = End::TERMINATED;
     }
-    let mut columns: Vec<_> = specs.iter().map(|spec| vec![1_u8; most * spec.stride]).collect();
-    columns[3] = cast_slice(&ends).to_vec();
-    columns[4] = cast_slice(&steps).to_vec();
-    columns[5] = cast_slice(&ids).to_vec();
-    columns[6] = cast_slice(&vec![Flags::VALID; most]).to_vec();
-    Episodes { specs, columns, frames: most }
+    episodes(specs, &ends, &steps, &ids, None)
+}
+
+fn episodes(specs: Vec<ColumnSpec>, ends: &[End], steps: &[u32], ids: &[u64], rows: Option<usize>) -> Episodes {
+    let frames = ends.len();
+    let mut columns: Vec<_> = specs.iter().map(|spec| vec![1_u8; frames * spec.stride]).collect();
+    columns[3] = cast_slice(ends).to_vec();
+    columns[4] = cast_slice(steps).to_vec();
+    columns[5] = cast_slice(ids).to_vec();
+    columns[6] = cast_slice(&vec![Flags::VALID; frames]).to_vec();
+    Episodes { specs, columns, frames, rows }
 }

@@ -9,9 +9,12 @@ mod runner;
 
 mod bare;
 mod blocks;
+mod extend;
 mod filled;
+mod mapped;
 mod prioritized;
 mod slices;
+mod together;
 mod uniform;
 
 use std::process::ExitCode;
@@ -23,7 +26,14 @@ use runner::Runner;
 /// A part of the bench, by name.
 type Part = (&'static str, fn(&mut Runner) -> Result<(), Error>);
 
-const PARTS: &[Part] = &[("prioritized", prioritized::run), ("slices", slices::run), ("uniform", uniform::run)];
+const PARTS: &[Part] = &[
+    ("extend", extend::run),
+    ("mapped", mapped::run),
+    ("prioritized", prioritized::run),
+    ("slices", slices::run),
+    ("together", together::run),
+    ("uniform", uniform::run),
+];
 
 fn main() -> Result<ExitCode, Error> {
     let mut runner = Runner::from_args();

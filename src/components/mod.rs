@@ -26,7 +26,7 @@ pub use row::{
     Action, ActionMask, Episode, EpisodeReturn, EpisodeStep, LastObservation, LogProb, Masks, Observation, Reward,
     RowIndex, Slot, Value,
 };
-pub(crate) use stream::Writer;
+pub(crate) use stream::{Writer, fetch, fetch_bytes};
 pub(crate) use tick::Threads;
 pub use tick::{Parallelism, TickPlan, TickReport};
 pub use trajectory::{Trajectory, TrajectoryId};

@@ -97,22 +97,29 @@ fn stream(words: &mut [u128], values: impl Iterator<Item = u128>) {
 /// Asks for the lines that hold `values`, so that stores there do not wait. A processor has room for 64 stores or so that
 /// wait for their line; columns of a strip are copied in bursts of more. On a busy machine prefetches like these took about
 /// a tenth off a tick of 16,384 rows, and nothing measurable off one of 1,024.
+#[inline(always)]
+pub(crate) fn fetch<V>(values: &[V]) {
+    fetch_bytes(values.as_ptr().cast(), size_of_val(values));
+}
+
+/// Asks for the lines of `bytes` bytes from `from` on, so that those who read there soon need not wait. The place may be
+/// any.
 #[cfg(all(target_arch = "x86_64", not(miri)))]
 #[inline(always)]
 #[expect(unsafe_code, reason = "the instruction is an intrinsic, of a feature that every x86-64 has")]
-pub(super) fn fetch<V>(values: &[V]) {
+pub(crate) fn fetch_bytes(from: *const u8, bytes: usize) {
     use std::arch::x86_64::{_MM_HINT_T0, _mm_prefetch};
 
     const LINE: usize = 64;
-    for at in (0..size_of_val(values)).step_by(LINE) {
+    for at in (0..bytes).step_by(LINE) {
         // SAFETY: SSE is part of x86-64, and a prefetch reads and writes nothing, whatever the address.
-        unsafe { _mm_prefetch::<_MM_HINT_T0>(values.as_ptr().cast::<i8>().wrapping_add(at)) };
+        unsafe { _mm_prefetch::<_MM_HINT_T0>(from.wrapping_add(at).cast()) };
     }
 }
 
 #[cfg(not(all(target_arch = "x86_64", not(miri))))]
 #[inline(always)]
-pub(super) fn fetch<V>(_: &[V]) {}
+pub(crate) fn fetch_bytes(_: *const u8, _: usize) {}
 
 #[cfg(test)]
 mod tests {

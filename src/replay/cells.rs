@@ -7,10 +7,15 @@ use std::{
 };
 
 use super::{Storage, mapped::Mapped};
-use crate::error::Error;
+use crate::{components::fetch_bytes, error::Error};
 
 /// Bytes of a cache line: what the memory is aligned to.
 pub(super) const LINE: usize = 64;
+
+/// How many runs ahead the memory is asked for what will be copied, and how many bytes of each: the processor itself sees
+/// that a longer run goes on.
+const AHEAD: usize = 8;
+const MOST: usize = 512;
 
 /// Zeroed bytes at a fixed place. Who reads or writes says that nobody else writes there meanwhile; bounds are checked.
 pub(super) struct Cells {
@@ -21,7 +26,8 @@ pub(super) struct Cells {
 
 /// What the bytes belong to.
 enum Backing {
-    Heap(Layout),
+    /// An allocation, which begins in the line before.
+    Heap(NonNull<u8>, Layout),
     File(#[expect(dead_code, reason = "kept until the bytes are no longer used")] Mapped),
 }
 
@@ -69,13 +75,18 @@ impl Cells {
         }
     }
 
-    /// The system gives them memory when they are first touched.
+    /// The system gives them memory when they are first touched. That is so for an allocation without alignment: one
+    /// with a line's would be zeroed at once.
     fn heap(bytes: usize) -> Result<Self, Error> {
         let refused = || Error::config("capacity", format!("{bytes} bytes"), "what memory holds");
-        let layout = Layout::from_size_align(bytes, LINE).map_err(|_| refused())?;
+        let room = bytes.checked_add(LINE).ok_or_else(refused)?;
+        let layout = Layout::from_size_align(room, 1).map_err(|_| refused())?;
         // SAFETY: the size is not 0.
-        let base = NonNull::new(unsafe { alloc_zeroed(layout) }).ok_or_else(refused)?;
-        Ok(Self { base, bytes, backing: Backing::Heap(layout) })
+        let all = NonNull::new(unsafe { alloc_zeroed(layout) }).ok_or_else(refused)?;
+        let offset = all.as_ptr().align_offset(LINE).min(LINE);
+        // SAFETY: at most `LINE` bytes into the allocation, which has as many more than are needed.
+        let base = unsafe { all.add(offset) };
+        Ok(Self { base, bytes, backing: Backing::Heap(all, layout) })
     }
 
     /// Copies the values of `size` bytes of column `column`, a place in bytes, that `moves` name to values of `to`.
@@ -95,14 +106,45 @@ impl Cells {
                 }
             };
         }
-        sized!(1 2 4 8 12 16 24 32 64 128)
+        sized!(1 2 4 8 12 16 24 32 64 96 128)
+    }
+
+    /// Copies the values of `size` bytes at `slots` of column `column`, a place in bytes, to `to`, one behind the other.
+    ///
+    /// # Safety
+    /// Nobody writes those bytes meanwhile.
+    pub(super) unsafe fn gather_each(&self, column: usize, size: usize, slots: &[usize], to: &mut [u8]) {
+        let Some(last) = slots.iter().max() else { return };
+        assert!(to.len() == slots.len() * size, "a place for each value");
+        // One check for all: the columns take most of the time where a sample is of single frames.
+        let from = self.place(column, size, Run { first: 0, step: 1, len: last.saturating_add(1) });
+        macro_rules! sized {
+            ($($size:literal)*) => {
+                match size {
+                    0 => {}
+                    $($size => for (slot, to) in slots.iter().zip(to.chunks_exact_mut($size)) {
+                        // SAFETY: `slot` is at most `last`; the caller says that nobody writes there; `to` is ours alone.
+                        unsafe { from.add(slot * $size).copy_to_nonoverlapping(to.as_mut_ptr(), $size) };
+                    },)*
+                    _ => for (slot, to) in slots.iter().zip(to.chunks_exact_mut(size)) {
+                        // SAFETY: as above.
+                        unsafe { copy_near(from.add(slot * size), to.as_mut_ptr(), size) };
+                    },
+                }
+            };
+        }
+        sized!(1 2 4 8 12 16 24 32 64 96 128);
     }
 
     /// # Safety
     /// As `gather`.
     #[inline(always)]
     unsafe fn gather_sized(&self, column: usize, size: usize, moves: &[Move], to: &mut [u8]) {
-        for Move { run, to: at } in moves {
+        for (i, Move { run, to: at }) in moves.iter().enumerate() {
+            if let Some(Move { run, .. }) = moves.get(i + AHEAD).filter(|later| later.run.step == 1) {
+                let place = column.wrapping_add(run.first.wrapping_mul(size));
+                fetch_bytes(self.base.as_ptr().wrapping_add(place), run.len.wrapping_mul(size).min(MOST));
+            }
             let to = &mut to[at * size..][..run.len * size];
             let from = self.place(column, size, *run);
             if run.step == 1 && run.len > 1 {
@@ -139,9 +181,9 @@ impl Cells {
 
 impl Drop for Cells {
     fn drop(&mut self) {
-        if let Backing::Heap(layout) = self.backing {
+        if let Backing::Heap(all, layout) = self.backing {
             // SAFETY: allocated with this layout, and given back once.
-            unsafe { dealloc(self.base.as_ptr(), layout) };
+            unsafe { dealloc(all.as_ptr(), layout) };
         }
     }
 }
@@ -199,6 +241,10 @@ unsafe fn copy_near(from: *const u8, to: *mut u8, bytes: usize) {
     unsafe {
         match bytes {
             0 => {}
+            // Slices of 16 frames.
+            16 => from.cast::<[u8; 16]>().copy_to_nonoverlapping(to.cast(), 1),
+            64 => from.cast::<[u8; 64]>().copy_to_nonoverlapping(to.cast(), 1),
+            128 => from.cast::<[u8; 128]>().copy_to_nonoverlapping(to.cast(), 1),
             1..4 => blocks::<1>(from, to, bytes),
             4..16 => blocks::<4>(from, to, bytes),
             16..=512 => blocks::<16>(from, to, bytes),

@@ -33,6 +33,12 @@ impl Draws {
         ((u128::from(self.bits()) * u128::from(n)) >> 64) as u64
     }
 
+    /// The stream from `n` blocks on.
+    #[inline]
+    pub(super) fn ahead(&self, n: u64) -> Self {
+        Self { next: self.next.wrapping_add(n), ..*self }
+    }
+
     /// A number in `[0, 1)`, from 53 bits.
     #[inline]
     pub(super) fn unit(&mut self) -> f64 {

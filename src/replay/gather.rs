@@ -4,24 +4,31 @@ use super::{
     Sample,
     cells::Move,
     index::Piece,
+    lap::Lap,
     ring::{Pin, Ring},
     sampler::{Layout, Pick},
     view::View,
 };
 use crate::{
     bytes::Bytes,
-    components::{End, Truncation, column},
+    components::{End, Truncation, column, fetch},
     task::Task,
 };
 
 /// How the drawn frames lie in the ring.
 #[derive(Default)]
 pub(super) struct Scratch {
+    /// By pick: where its first frame lies.
+    slots: Vec<usize>,
     /// By pick: its trajectory's record.
     records: Vec<u32>,
+    /// Where slices lie; empty if every pick is a single frame.
     moves: Vec<Move>,
-    /// Frames whose observation follows a pick.
-    successors: Vec<Move>,
+    /// By pick: where the frame lies whose observation follows; that of the pick itself if there is none.
+    next: Vec<usize>,
+    /// Picks that no frame follows, and the observations after them.
+    finals: Vec<usize>,
+    final_observations: Vec<u8>,
     /// Slots without a frame: where they begin, and how many.
     pads: Vec<(usize, usize)>,
     /// By pick: the slot of its last frame.
@@ -36,14 +43,41 @@ pub(super) struct Scratch {
 
 impl Scratch {
     fn clear(&mut self) {
-        self.records.clear();
+        self.slots.clear();
         self.moves.clear();
-        self.successors.clear();
+        self.next.clear();
+        self.finals.clear();
+        self.final_observations.clear();
         self.pads.clear();
         self.last.clear();
         self.oldest = None;
         self.ahead.clear();
         self.ahead_ends.clear();
+    }
+}
+
+/// How many picks ahead the memory is asked for their records.
+const AHEAD: usize = 16;
+
+impl Scratch {
+    /// Asks the memory for the record of a later pick.
+    #[inline(always)]
+    fn fetch_record(&self, view: &View<'_>, i: usize) {
+        if let Some(record) = self.records.get(i) {
+            fetch(std::slice::from_ref(view.trajectory(*record)));
+        }
+    }
+
+    /// Notes the frame whose observation follows the next pick. If there is none the index has the observation, which is
+    /// kept while the lock is held.
+    #[inline(always)]
+    fn follow(&mut self, view: &View<'_>, lap: Lap, frame: Option<u64>) {
+        let i = self.next.len();
+        self.next.push(frame.map_or(self.slots[i], |frame| lap.slot(frame)));
+        if frame.is_none() {
+            self.finals.push(i);
+            self.final_observations.extend_from_slice(view.state.index.last_observation(self.records[i]));
+        }
     }
 }
 
@@ -68,15 +102,42 @@ impl<T: Task> Sample<T> {
         self.scratch.clear();
         self.next.resize(picks.len() * specs[column::OBSERVATION].stride);
         self.scratch.oldest = picks.iter().map(|pick| pick.frame).min();
+        // As many as there can be, so that samples of a size allocate once.
+        self.scratch.finals.reserve(picks.len());
+        self.scratch.final_observations.reserve(picks.len() * specs[column::OBSERVATION].stride);
+        let lap = view.ring.lap(view.window());
+        self.scratch.slots.extend(picks.iter().map(|pick| lap.slot(pick.frame)));
+        self.scratch.records.resize(picks.len(), 0);
         // By themselves, so that the memory answers many of them at a time.
-        self.scratch.records.extend(picks.iter().map(|pick| view.trajectory_of(pick.frame)));
+        view.ring.records_at(view.state, &self.scratch.slots, &mut self.scratch.records);
+        self.weights.extend(picks.iter().map(|pick| pick.weight));
+        if n_step == 0 && layout.slots.is_none() && picks.iter().all(|pick| pick.len == 1) {
+            self.begin_frames(view, lap, picks);
+        } else {
+            self.begin_slices(view, lap, picks, &layout, n_step);
+        }
+    }
+
+    /// Picks of one frame each: where they lie is known already.
+    fn begin_frames(&mut self, view: &View<'_>, lap: Lap, picks: &[Pick]) {
+        self.frames.extend(picks.iter().map(|pick| pick.frame));
+        self.ends.extend(1..=picks.len());
         for (i, pick) in picks.iter().enumerate() {
+            self.scratch.fetch_record(view, i + AHEAD);
+            let next = view.trajectory(self.scratch.records[i]).after(pick.frame, view.window());
+            self.scratch.follow(view, lap, next);
+        }
+    }
+
+    /// Picks of any length, with what their layout adds.
+    fn begin_slices(&mut self, view: &View<'_>, lap: Lap, picks: &[Pick], layout: &Layout<'_>, n_step: u32) {
+        for (i, pick) in picks.iter().enumerate() {
+            self.scratch.fetch_record(view, i + AHEAD);
             let before = layout.before.get(i).copied().unwrap_or(0);
             let behind = layout.slots.map_or(0, |slots| slots - before - pick.len);
             self.pad(if layout.slots.is_some() { before } else { 0 });
-            self.begin_pick(view, i, pick, layout.stride, n_step);
+            self.begin_pick(view, lap, i, pick, layout.stride, n_step);
             self.pad(behind);
-            self.weights.push(pick.weight);
             self.ends.push(self.frames.len());
         }
     }
@@ -90,13 +151,12 @@ impl<T: Task> Sample<T> {
     }
 
     #[inline]
-    fn begin_pick(&mut self, view: &View<'_>, i: usize, pick: &Pick, stride: u32, n_step: u32) {
-        let Self { frames, scratch, next, .. } = self;
-        let record = scratch.records[i];
-        let trajectory = view.trajectory(record);
+    fn begin_pick(&mut self, view: &View<'_>, lap: Lap, i: usize, pick: &Pick, stride: u32, n_step: u32) {
+        let Self { frames, scratch, .. } = self;
+        let trajectory = view.trajectory(scratch.records[i]);
         let (position, end) = (trajectory.position(pick.frame), trajectory.positions(view.window()).end);
         trajectory.pieces(position, pick.len, stride, |piece| {
-            view.ring.moves(piece, frames.len(), |part| scratch.moves.push(part));
+            view.ring.moves(lap, piece, frames.len(), |part| scratch.moves.push(part));
             frames.extend((0..piece.len).map(|i| piece.frame(i)));
         });
         scratch.last.push(frames.len() - 1);
@@ -108,12 +168,8 @@ impl<T: Task> Sample<T> {
             trajectory.pieces(position, steps, 1, |piece| scratch.ahead.push(piece));
             scratch.ahead_ends.push(at + steps as usize);
         }
-        if following < end {
-            trajectory.pieces(following, 1, 1, |piece| view.ring.moves(piece, i, |part| scratch.successors.push(part)));
-        } else {
-            let observation = view.state.index.last_observation(record);
-            next.bytes_mut()[i * observation.len()..][..observation.len()].copy_from_slice(observation);
-        }
+        let next = (following < end).then(|| trajectory.at(following));
+        scratch.follow(view, lap, next);
     }
 
     /// The oldest frame that was drawn.
@@ -126,12 +182,21 @@ impl<T: Task> Sample<T> {
         let Self { specs, columns, frames, scratch, next, .. } = self;
         for (i, (spec, values)) in specs.iter().zip(columns).enumerate() {
             values.resize(frames.len() * spec.stride);
-            ring.gather_moves(pin, i, &scratch.moves, values.bytes_mut());
+            if scratch.moves.is_empty() {
+                ring.gather_each(pin, i, &scratch.slots, values.bytes_mut());
+            } else {
+                ring.gather_moves(pin, i, &scratch.moves, values.bytes_mut());
+            }
             for (at, slots) in &scratch.pads {
                 values.bytes_mut()[at * spec.stride..][..slots * spec.stride].fill(0);
             }
         }
-        ring.gather_moves(pin, column::OBSERVATION, &scratch.successors, next.bytes_mut());
+        ring.gather_each(pin, column::OBSERVATION, &scratch.next, next.bytes_mut());
+        let width = specs[column::OBSERVATION].stride;
+        for (at, i) in scratch.finals.iter().enumerate() {
+            let observation = &scratch.final_observations[at * width..][..width];
+            next.bytes_mut()[i * width..][..width].copy_from_slice(observation);
+        }
         self.n_step.returns.clear();
         self.n_step.discounts.clear();
         match n_step {

@@ -37,7 +37,10 @@ impl Piece {
         if self.len == 0 || self.last() < bound {
             return self.len;
         }
-        bound.saturating_sub(self.first).div_ceil(u64::from(self.step)).min(u64::from(self.len)) as u32
+        if bound <= self.first {
+            return 0;
+        }
+        (bound - self.first).div_ceil(u64::from(self.step)).min(u64::from(self.len)) as u32
     }
 }
 
@@ -108,7 +111,23 @@ impl Record {
     #[inline]
     pub(super) fn position(&self, frame: u64) -> u32 {
         let Span { at, piece } = self.span(self.find(|span| span.piece.first <= frame));
-        at + ((frame - piece.first) / u64::from(piece.step)) as u32
+        let beyond = frame - piece.first;
+        at + if piece.step == 1 { beyond as u32 } else { (beyond / u64::from(piece.step)) as u32 }
+    }
+
+    /// The frame that follows one of its frames, if both are in the window.
+    #[inline]
+    pub(super) fn after(&self, frame: u64, window: Window) -> Option<u64> {
+        let i = self.find(|span| span.piece.first <= frame);
+        let piece = self.span(i).piece;
+        let next = if frame < piece.last() {
+            frame + u64::from(piece.step)
+        } else if i < self.earlier.len() {
+            self.span(i + 1).piece.first
+        } else {
+            return None;
+        };
+        (next < window.head).then_some(next)
     }
 
     /// Number of the frame at a position in the window.

@@ -29,6 +29,7 @@ mod draws;
 mod edit;
 mod gather;
 mod index;
+mod lap;
 mod limiter;
 mod load;
 mod mapped;

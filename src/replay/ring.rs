@@ -19,6 +19,7 @@ use super::{
     Storage,
     cells::{Cells, LINE, Move, Run},
     index::{Index, Piece},
+    lap::Lap,
     sync::MutexGuard,
     turns::{self, TimedOut, Turns, Window},
 };
@@ -217,6 +218,26 @@ impl Ring {
         unsafe { self.cells.gather(self.places[i], self.specs[i].stride, moves, to) };
     }
 
+    /// Copies the values of column `i` at `slots` to `to`, one behind the other. All of them are pinned by `_pin`.
+    #[expect(unsafe_code, reason = "nobody writes frames that are pinned")]
+    pub(super) fn gather_each(&self, _pin: &Pin<'_>, i: usize, slots: &[usize], to: &mut [u8]) {
+        // SAFETY: writers leave frames alone that are pinned. Test: `tests/replay/stress.rs`.
+        unsafe { self.cells.gather_each(self.places[i], self.specs[i].stride, slots, to) };
+    }
+
+    /// Where frames lie that are in the window.
+    pub(super) fn lap(&self, window: Window) -> Lap {
+        Lap::new(window.tail, self.turns.slots)
+    }
+
+    /// The records of the frames at `slots`, one for each of `to`. They are in the window, whose state is locked.
+    #[expect(unsafe_code, reason = "nobody writes frames in the window while the lock is held")]
+    pub(super) fn records_at(&self, _: &State, slots: &[usize], to: &mut [u32]) {
+        let (place, to) = (self.places[self.specs.len()], bytemuck::cast_slice_mut(to));
+        // SAFETY: writers take no frame out of the window without the lock. Test: `tests/replay/stress.rs`.
+        unsafe { self.cells.gather_each(place, size_of::<u32>(), slots, to) };
+    }
+
     /// The record of a frame in the window, whose state is locked.
     #[inline]
     pub(super) fn record_of(&self, state: &State, frame: u64) -> u32 {
@@ -242,25 +263,26 @@ impl Ring {
     fn read(&self, place: usize, size: usize, pieces: &[Piece], to: &mut [u8]) {
         let mut at = 0;
         for piece in pieces {
+            let lap = Lap::new(piece.first, self.turns.slots);
             // SAFETY: writers leave frames alone that are pinned, and take none out of the window without the lock.
-            self.moves(*piece, at, |part| unsafe { self.cells.gather(place, size, &[part], to) });
+            self.moves(lap, *piece, at, |part| unsafe { self.cells.gather(place, size, &[part], to) });
             at += piece.len as usize;
         }
     }
 
     /// The slots of a piece that goes to place `to` of a sample: two runs if it goes over the ring's end.
     #[inline]
-    pub(super) fn moves(&self, piece: Piece, to: usize, mut f: impl FnMut(Move)) {
-        let (slots, step, len) = (self.turns.slots, u64::from(piece.step), u64::from(piece.len));
-        let first = piece.first % slots;
-        let run = |first: u64, len: u64| Run { first: first as usize, step: step as usize, len: len as usize };
+    pub(super) fn moves(&self, lap: Lap, piece: Piece, to: usize, mut f: impl FnMut(Move)) {
+        let (slots, step, len) = (self.turns.slots as usize, piece.step as usize, piece.len as usize);
+        let first = lap.slot(piece.first);
         if first + step * (len - 1) < slots {
-            return f(Move { run: run(first, len), to });
+            return f(Move { run: Run { first, step, len }, to });
         }
         // A step as long as the ring would go round more than once: pieces are no longer than the window, which is
         // shorter than the ring.
         let before = (slots - first).div_ceil(step);
-        f(Move { run: run(first, before), to });
-        f(Move { run: run((first + before * step) % slots, len - before), to: to + before as usize });
+        f(Move { run: Run { first, step, len: before }, to });
+        let first = lap.slot(piece.frame(before as u32));
+        f(Move { run: Run { first, step, len: len - before }, to: to + before });
     }
 }

@@ -110,6 +110,16 @@ impl Writer {
         Ok(Written { frames: count, trajectories: self.ended, write_count })
     }
 
+    /// Frames that lie as those before do are copied together with them.
+    fn copy(&mut self, run: Run) {
+        match self.copies.last_mut() {
+            Some(last) if last.step == run.step && last.first + last.len * last.step == run.first => {
+                last.len += run.len
+            }
+            _ => self.copies.push(run),
+        }
+    }
+
     /// A rollout without gaps goes in as it lies, tick by tick: its episodes are every `rows`-th frame.
     fn index_ticks(&mut self, index: &mut Index, episodes: &Episodes, rows: usize, window: Window) {
         let slots = episodes.ends.len();
@@ -165,7 +175,7 @@ impl Writer {
                 let len = (last - first) / rows + 1;
                 let record = index.open(episodes.ids[first], episodes.steps[first].0);
                 index.grow(record, Piece { first: at, step: 1, len: len as u32 }, episodes.ends[last], window);
-                self.copies.push(Run { first, step: rows, len });
+                self.copy(Run { first, step: rows, len });
                 self.records.extend(std::iter::repeat_n(record, len));
                 self.newest.push((record, last));
                 self.ended += u64::from(episodes.ends[last].ends_episode());

@@ -2,6 +2,7 @@ use serde::{Deserialize, Serialize};
 
 use super::{Draw, Layout, Pick, Sampling, starts::Starts};
 use crate::{
+    components::fetch,
     error::Error,
     replay::{draws::Draws, index::Window, view::View},
 };
@@ -122,13 +123,30 @@ impl List {
     }
 }
 
+/// Picks whose records the memory is asked for at a time.
+const BURST: usize = 64;
+
+/// Asks the memory for the records of `n` picks, so that none waits for the one before. They are those if each pick takes
+/// two numbers; what is drawn does not depend on it.
+fn fetch_records(view: &View<'_>, n: usize, draws: &Draws) {
+    let all = view.trajectories();
+    for i in 0..n as u64 {
+        if let Some(record) = all.get(draws.ahead(2 * i).below(all.len() as u64) as usize) {
+            fetch(std::slice::from_ref(view.trajectory(*record)));
+        }
+    }
+}
+
 impl Draw for Slicer {
     fn is_of(&self, sampling: &Sampling) -> bool {
         matches!(sampling, Sampling::Slices(options) if *options == self.options && options.starts() == self.starts)
     }
 
     fn draw(&mut self, view: &View<'_>, n: usize, draws: &mut Draws, picks: &mut Vec<Pick>) -> Result<(), Error> {
-        for _ in 0..n {
+        for i in 0..n {
+            if i % BURST == 0 && self.options.weighting == Weighting::Trajectories {
+                fetch_records(view, (n - i).min(BURST), draws);
+            }
             let pick = match self.options.weighting {
                 Weighting::Trajectories => self.by_trajectory(view, draws)?,
                 Weighting::Frames => self.by_frame(view, draws)?,
