@@ -2,7 +2,7 @@
 
 use std::collections::VecDeque;
 
-use bytemuck::{bytes_of, cast_slice};
+use bytemuck::{bytes_of, cast_slice, cast_slice_mut};
 use gleaner::{
     components::{ColumnSpec, End, EpisodeStep, Flags, Frames, TrajectoryId},
     data::Dtype,
@@ -36,7 +36,8 @@ pub struct Frame {
 /// A block of frames.
 pub struct Block {
     specs: Vec<ColumnSpec>,
-    columns: Vec<Vec<u8>>,
+    /// Words, so that values of any type are aligned.
+    columns: Vec<Vec<u64>>,
     rows: Option<usize>,
     frames: usize,
     next: Vec<[i32; 2]>,
@@ -71,15 +72,22 @@ impl Block {
             columns[7].extend_from_slice(&u64::from(!serial).to_ne_bytes());
             next.push([id as i32, step as i32 + 1]);
         }
+        let columns = columns.iter().map(|bytes| words(bytes)).collect();
         Self { specs, columns, rows, frames: slots.iter().flatten().count(), next }
     }
 
     /// The block with versions by serial number.
     pub fn versions(mut self, version: impl Fn(u32) -> u64) -> Self {
-        let serials = self.columns[1].chunks_exact(4).map(|bytes| u32::from_ne_bytes(bytes.try_into().unwrap()));
-        self.columns[7] = serials.flat_map(|serial| version(serial).to_ne_bytes()).collect();
+        let serials = self.bytes(1).chunks_exact(4).map(|bytes| u32::from_ne_bytes(bytes.try_into().unwrap()));
+        self.columns[7] = serials.map(version).collect();
         self
     }
+}
+
+fn words(bytes: &[u8]) -> Vec<u64> {
+    let mut words = vec![0; bytes.len().div_ceil(8)];
+    cast_slice_mut(&mut words)[..bytes.len()].copy_from_slice(bytes);
+    words
 }
 
 impl Frames for Block {
@@ -87,7 +95,7 @@ impl Frames for Block {
         &self.specs
     }
     fn bytes(&self, i: usize) -> &[u8] {
-        &self.columns[i]
+        &cast_slice(&self.columns[i])[..self.slots() * self.specs[i].stride]
     }
     fn slots(&self) -> usize {
         self.next.len()

@@ -19,6 +19,7 @@ mod priorities;
 mod prioritized;
 mod prioritized_slices;
 mod queries;
+mod races;
 mod recency;
 mod ring;
 mod scene;
