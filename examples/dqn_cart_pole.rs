@@ -32,7 +32,7 @@ fn run(options: &Options, stop: &AtomicBool) -> Result<Option<f32>> {
         network: NetworkSpec {
             actor: vec![Layer::Linear(128), Layer::Relu, Layer::Linear(128), Layer::Relu],
             critic: None,
-            head: HeadSpec::Q { epsilon: Annealed { from: 1.0, to: 0.02, frames: 8_000 } },
+            head: HeadSpec::Q { epsilon: Annealed { from: 1.0, to: 0.05, frames: 10_000 } },
             ..NetworkSpec::default()
         },
         rows: 8,
@@ -43,7 +43,7 @@ fn run(options: &Options, stop: &AtomicBool) -> Result<Option<f32>> {
             .into(),
         n_step: (3, 0.99),
         batch: 128,
-        steps_per_frame: 1.0,
+        steps_per_frame: 0.5,
         frames: 60_000,
         quick_frames: 4_000,
         trial_every: 2_500,

@@ -16,7 +16,7 @@ pub struct DqnConfig {
 
 impl Default for DqnConfig {
     fn default() -> Self {
-        Self { learning_rate: 5e-4, tau: 0.005, max_gradient_norm: 10.0 }
+        Self { learning_rate: 1e-3, tau: 0.01, max_gradient_norm: 10.0 }
     }
 }
 
