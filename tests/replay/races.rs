@@ -46,7 +46,7 @@ fn j13_two_writers_two_samplers_and_an_editor() {
             scope.spawn(move || write(replay, worker));
         });
         scope.spawn(|| {
-            let mut sampler = replay.sampler().batch_size(8).n_step(2, 0.9).build().expect("a sampler");
+            let mut sampler = replay.sampler().batch_size(8).n_step(1, 0.9).build().expect("a sampler");
             (0..4).for_each(|_| check(&sampler.sample().expect("frames")));
         });
         scope.spawn(|| {
