@@ -181,6 +181,8 @@ impl<T: Task> Sample<T> {
     pub(super) fn gather(&mut self, ring: &Ring, pin: &Pin<'_>, n_step: Option<(u32, f32)>) {
         let Self { specs, columns, frames, scratch, next, .. } = self;
         for (i, (spec, values)) in specs.iter().zip(columns).enumerate() {
+            // As much room as the list of frames has: samples of varying length soon allocate no more.
+            values.resize(frames.capacity() * spec.stride);
             values.resize(frames.len() * spec.stride);
             if scratch.moves.is_empty() {
                 ring.gather_each(pin, i, &scratch.slots, values.bytes_mut());
