@@ -31,6 +31,7 @@ struct Ring {
 
 impl Ring {
     /// Full: frames 0 and 1 are there.
+    #[expect(clippy::arc_with_non_send_sync, reason = "the model's threads take turns")]
     fn full() -> Arc<Self> {
         let column = || (0..SLOTS).map(|_| UnsafeCell::new(0)).collect();
         let turns = Turns::new(CAPACITY, SLOTS, Window::default(), ());

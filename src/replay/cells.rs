@@ -247,7 +247,7 @@ unsafe fn copy_near(from: *const u8, to: *mut u8, bytes: usize) {
             128 => from.cast::<[u8; 128]>().copy_to_nonoverlapping(to.cast(), 1),
             1..4 => blocks::<1>(from, to, bytes),
             4..16 => blocks::<4>(from, to, bytes),
-            16..=512 => blocks::<16>(from, to, bytes),
+            17..=512 => blocks::<16>(from, to, bytes),
             _ => from.copy_to_nonoverlapping(to, bytes),
         }
     }
