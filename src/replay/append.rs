@@ -23,7 +23,9 @@ impl<T: Task> Sample<T> {
     /// differ in what is learned from.
     pub(super) fn append(&mut self, other: &Self, buffer: u32) -> Result<(), Error> {
         if self.ends.is_empty() {
-            self.specs.clone_from(&other.specs);
+            if self.specs != other.specs {
+                self.specs.clone_from(&other.specs);
+            }
             self.columns.resize_with(other.columns.len(), Bytes::default);
             self.learning = other.learning.clone();
         }
