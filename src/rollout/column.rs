@@ -88,7 +88,10 @@ fn copy_column<C: Component, V: Pod, F: bevy_ecs::query::QueryFilter + bevy_ecs:
         let mut copied = 0;
         for (column, slots) in chunks {
             let (Some(first), bytes) = (slots.first(), bytemuck::cast_slice(values(column))) else { continue };
-            Writer::default().copy(bytes, &mut out[first.0 as usize * stride..][..bytes.len()]);
+            let at = first.0 as usize * stride;
+            // A newcomer has no place yet.
+            let Some(place) = out.get_mut(at..at + bytes.len()) else { break };
+            Writer::default().copy(bytes, place);
             copied += bytes.len();
         }
         if copied == out.len() {

@@ -191,7 +191,9 @@ impl Case {
     pub fn run(&self) -> Log {
         if self.simulator {
             let sim = TagSim::new(&self.script, self.rows);
-            self.collect(configure(Collector::with_simulator(sim), self))
+            // A simulator has no lanes.
+            let case = Self { overlap: Overlap::None, ..self.clone() };
+            self.collect(configure(Collector::with_simulator(sim), &case))
         } else {
             self.collect(configure(tags(self.script.clone()), self))
         }
