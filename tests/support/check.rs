@@ -4,7 +4,7 @@ use std::collections::HashMap;
 
 use gleaner::{
     components::{End, Trajectory, Truncation},
-    prelude::{Executor, Layout, TrajectoryId},
+    prelude::{Executor, Layout, Overlap, TrajectoryId},
 };
 
 use super::{Case, Ending, Frame, Log, Mode, Publish, balance, stamp};
@@ -278,7 +278,9 @@ pub fn check_streams(case: &Case, horizon: usize) -> Check {
         Executor::SingleThreaded => Executor::MultiThreaded,
         Executor::MultiThreaded => Executor::SingleThreaded,
     };
-    let other = Case { horizon, short: 0, threads: 8, executor, simulator: !case.simulator, ..case.clone() };
+    // A simulator has no lanes.
+    let overlap = if case.simulator { Overlap::Two } else { Overlap::None };
+    let other = Case { horizon, short: 0, threads: 8, executor, overlap, simulator: !case.simulator, ..case.clone() };
     let (whole, other) = (endless_essence(&case.run()), endless_essence(&other.run()));
     ensure!(whole == other, "{} frames are not the {} of another cut", whole.len(), other.len());
     Ok(())
