@@ -42,7 +42,7 @@ fn run(options: &Options, stop: &AtomicBool) -> Result<Option<f32>> {
         batch: 128,
         steps_per_frame: 0.5,
         frames: 30_000,
-        quick_frames: 3_000,
+        quick_frames: 8_000,
         trial_every: 2_000,
         good: -170.0,
         episodes: 100,
