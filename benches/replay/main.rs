@@ -8,7 +8,6 @@
 mod runner;
 
 mod bare;
-mod blocks;
 mod extend;
 mod filled;
 mod mapped;

@@ -6,7 +6,7 @@ use gleaner::{
 };
 
 use crate::{
-    blocks::{Small, filled},
+    filled::{Numbers, filled},
     runner::Runner,
 };
 
@@ -15,7 +15,7 @@ const PICKS: usize = 256;
 /// The bound is on this machine's absolute speed: a microsecond a row, gathering of 46 bytes included.
 pub fn run(runner: &mut Runner) -> Result<(), Error> {
     for rows in [10_000, 10_000_000] {
-        let replay = filled(rows, 1_000, 10)?;
+        let replay = filled::<Numbers<4>>(rows)?;
         let mut sampler = sampler(&replay)?;
         let mut sample = Sample::default();
         let mut priorities = vec![0.0; PICKS];
@@ -41,7 +41,7 @@ pub fn run(runner: &mut Runner) -> Result<(), Error> {
 }
 
 /// A sampler with a priority for every frame: none of the tree's chances are alike.
-fn sampler(replay: &Replay<Small>) -> Result<Sampler<Small>, Error> {
+fn sampler(replay: &Replay<Numbers<4>>) -> Result<Sampler<Numbers<4>>, Error> {
     let mut sampler = replay.sampler().sampling(Prioritized::default()).batch_size(PICKS).build()?;
     let frames: Vec<u64> = replay.frames().collect();
     for frames in frames.chunks(100_000) {
