@@ -41,29 +41,3 @@ fn run(options: &Options, stop: &AtomicBool) -> Result<Option<f32>> {
     mean.inspect(|mean| println!("evaluation mean return: {mean:.1}"));
     Ok(mean)
 }
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn a_quick_run_beats_chance_and_leaves_its_files() {
-        let options = Options::quick("cart_pole");
-        let mean = run(&options, &AtomicBool::new(false)).unwrap().unwrap();
-        // Random actions give 20 to 25.
-        assert!(mean.is_finite() && mean > 50.0, "{mean}");
-        let picture = std::fs::read(options.out.join("learning_curve.png")).unwrap();
-        assert!(picture.starts_with(b"\x89PNG"));
-        assert!(options.out.join("policy.safetensors").exists());
-        std::fs::remove_dir_all(options.out).unwrap();
-    }
-
-    #[test]
-    fn a_stopped_run_keeps_what_there_is() {
-        let options = Options::quick("cart_pole_stopped");
-        assert_eq!(run(&options, &AtomicBool::new(true)).unwrap(), None);
-        assert!(options.out.join("learning_curve.png").exists());
-        Weights::load(options.out.join("policy.safetensors")).unwrap();
-        std::fs::remove_dir_all(options.out).unwrap();
-    }
-}

@@ -70,8 +70,3 @@ impl Env for Room {
         Transition { observation: room, reward: comfort, terminated: room.inside < 0.0, truncated: false }
     }
 }
-
-#[test]
-fn runs() {
-    main().unwrap();
-}

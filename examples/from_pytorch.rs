@@ -53,11 +53,3 @@ impl Args {
         Ok(mean)
     }
 }
-
-#[test]
-fn the_policies_are_as_good_as_where_they_were_trained() {
-    let args = Args { backend: Backend::Cpu, seed: 1, quick: false };
-    let [cart_pole, pendulum] = run(&args).unwrap();
-    assert!(cart_pole >= 475.0, "{cart_pole}");
-    assert!((-221.0..=-141.0).contains(&pendulum), "{pendulum}");
-}

@@ -130,12 +130,3 @@ fn reset_on_request(mut drones: Query<(&mut Drone, &mut Observation<Fly>, &mut R
         }
     }
 }
-
-#[cfg(test)]
-mod tests {
-    #[test]
-    fn frames_come_out_while_rows_join_and_leave() {
-        let frames = super::run(200).expect("the host's actions are legal");
-        assert!((2_000..=200 * 17).contains(&frames), "{frames} frames");
-    }
-}

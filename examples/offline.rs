@@ -154,14 +154,3 @@ fn train_epoch(sampler: &mut Sampler<CartPole>, clone: &Mlp, optimizer: &mut Ada
     }
     Ok(sum / samples.max(1) as f32)
 }
-
-#[test]
-fn a_clone_learns_from_disk() {
-    let out = std::env::temp_dir().join(format!("gleaner-offline-{}", std::process::id()));
-    let args = Args { phase: None, seed: 1, quick: true, out };
-    args.collect().unwrap();
-    args.train().unwrap();
-    let mean = args.evaluate().unwrap();
-    assert!(mean > 100.0, "{mean}");
-    std::fs::remove_dir_all(args.out).unwrap();
-}

@@ -23,8 +23,3 @@ fn main() -> Result<(), Error> {
     println!("{:#?}", collector.stats());
     Ok(())
 }
-
-#[test]
-fn runs() {
-    main().unwrap();
-}

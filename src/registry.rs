@@ -49,6 +49,7 @@ struct Request<'a> {
 
 impl Default for Registry {
     /// [`builtin`](Self::builtin).
+    #[inline]
     fn default() -> Self {
         Self::builtin()
     }
@@ -62,6 +63,8 @@ impl Registry {
 
     /// gleaner's own environments: `acrobot`, `cart_pole`, `grid_world`, `mountain_car`, `mountain_car_continuous` and
     /// `pendulum`.
+    // `inline`, so that collectors of all six are built where they are used, and not with the library.
+    #[inline]
     pub fn builtin() -> Self {
         let mut registry = Self::empty();
         registry.add::<Acrobot>("acrobot").add::<CartPole>("cart_pole").add::<GridWorld>("grid_world");

@@ -37,15 +37,6 @@ pub struct Options {
     pub out: PathBuf,
 }
 
-impl Options {
-    /// A quick run on the CPU with a folder of its own.
-    #[cfg(test)]
-    pub fn quick(name: &str) -> Self {
-        let out = std::env::temp_dir().join(format!("gleaner-{name}-{}", std::process::id()));
-        Self { backend: Backend::Cpu, seed: 1, rows: None, frames: None, quick: true, out }
-    }
-}
-
 /// `main` of a training example that leaves its files in `out`, unless told otherwise.
 pub fn main<V>(
     about: &'static str,

@@ -3,6 +3,8 @@
 
 #![allow(dead_code, unused_imports, reason = "each test binary uses a part")]
 
+pub mod alone;
+pub mod car;
 mod case;
 mod check;
 mod fault;

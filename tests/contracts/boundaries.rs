@@ -1,0 +1,157 @@
+//! Episodes end where the environment says so: flags are added and never lost, real last observations are kept, and the
+//! policy never sees them.
+
+use std::sync::{Arc, Mutex};
+
+use crate::support::{Ending, Script, Seen, Tag, TagSim, tags};
+use gleaner::{
+    components::Truncation,
+    policy::{Backend, NetworkSpec, Policy},
+    prelude::{Collector, RewardTransform, Weights},
+};
+
+#[test]
+fn a1_set_truncated_keeps_the_environments_ends() {
+    let script = Script::all(3, Ending::Terminated);
+    let mut collector = tags(script).frames_per_batch(5).set_truncated(true).build().unwrap();
+    let batch = collector.next().unwrap().unwrap();
+    let [real, edge] = [batch.ends()[2], batch.ends()[4]];
+    assert!(real.terminated() && real.done() && !real.truncated());
+    assert!(edge.truncated() && edge.done() && !edge.terminated());
+    assert_eq!(edge.truncation(), Some(Truncation::BatchEdge));
+    assert!([0, 1, 3].iter().all(|i| !batch.ends()[*i].done()));
+    // The edge is a mark in that batch only.
+    let next = collector.next().unwrap().unwrap();
+    assert_eq!(next.trajectory_ids()[0], batch.trajectory_ids()[4]);
+    assert_eq!(next.steps()[0].0, 2);
+}
+
+#[test]
+fn a2_a_step_limit_keeps_the_environments_truncation() {
+    let script = Script::all(3, Ending::Truncated);
+    let mut collector = tags(script).frames_per_batch(4).max_frames_per_traj(10).build().unwrap();
+    let batch = collector.next().unwrap().unwrap();
+    let end = batch.ends()[2];
+    assert!(end.truncated() && end.done() && !end.terminated());
+    assert_eq!(end.truncation(), Some(Truncation::Env));
+}
+
+#[test]
+fn a2_both_flags_may_stand() {
+    let mut collector = tags(Script::all(3, Ending::Both)).frames_per_batch(4).max_frames_per_traj(3).build().unwrap();
+    let end = collector.next().unwrap().unwrap().ends()[2];
+    assert!(end.terminated() && end.truncation() == Some(Truncation::Env));
+    let script = Script::all(3, Ending::Terminated);
+    let mut collector = tags(script).frames_per_batch(4).max_frames_per_traj(3).build().unwrap();
+    let end = collector.next().unwrap().unwrap().ends()[2];
+    assert!(end.terminated() && end.truncation() == Some(Truncation::StepLimit));
+}
+
+/// A policy whose value is 1 in episode 0 and 100 in episode 1.
+fn critic() -> Policy<Tag> {
+    let mut weights = Weights::new();
+    weights.insert("action.weight", [1, 5], vec![0.0; 5]);
+    weights.insert("action.bias", [1], vec![0.0]);
+    weights.insert("value.weight", [1, 5], vec![0.0, 99.0, 0.0, 0.0, 0.0]);
+    weights.insert("value.bias", [1], vec![1.0]);
+    weights.insert("log_std", [1], vec![0.0]);
+    let spec = NetworkSpec { trunk: vec![], actor: vec![], critic: Some(vec![]), ..NetworkSpec::default() };
+    Policy::network(spec).weights(weights).backend(Backend::Cpu)
+}
+
+#[test]
+fn a3_an_advantage_bootstraps_from_its_own_trajectory() {
+    let script = Script::all(2, Ending::Truncated);
+    let nothing = RewardTransform { scale: 0.0, clip: None };
+    let mut collector = tags(script).frames_per_batch(4).reward(nothing).policy(critic()).build().unwrap();
+    let batch = collector.next().unwrap().unwrap();
+    assert_eq!(batch.values().unwrap(), [1.0, 1.0, 100.0, 100.0]);
+    let next = batch.bootstrap_values().unwrap();
+    assert_eq!(next, [1.0, 1.0, 100.0, 100.0]);
+    // V-trace with rho = c = 1: corrections add up within a trajectory.
+    let gamma = 0.9;
+    let (mut advantages, mut carry) = ([0.0; 4], 0.0);
+    for i in (0..4).rev() {
+        let end = batch.ends()[i];
+        let value = if end.terminated() { 0.0 } else { next[i] };
+        let delta = batch.rewards()[i] + gamma * value - batch.values().unwrap()[i];
+        carry = delta + if end.ends_episode() { 0.0 } else { gamma * carry };
+        advantages[i] = carry;
+    }
+    assert!((advantages[1] - -0.1_f32).abs() < 1e-6, "{advantages:?}");
+    assert!((advantages[0] - -0.19_f32).abs() < 1e-6, "{advantages:?}");
+}
+
+#[test]
+fn a6_the_final_observation_of_a_truncation_is_there() {
+    let mut collector = tags(Script::all(3, Ending::Truncated)).frames_per_batch(8).build().unwrap();
+    let batch = collector.next().unwrap().unwrap();
+    let last = batch.final_observation(2).expect("an episode ended");
+    assert_eq!((last.episode, last.t), (0.0, 3.0));
+    let reset = batch.observations()[3];
+    assert_eq!((reset.episode, reset.t), (1.0, 0.0));
+    assert_eq!(batch.next_observation(2), last);
+    assert_eq!(batch.final_observation(1), None);
+}
+
+#[test]
+fn a7_the_policy_never_sees_a_last_observation() {
+    let seen = Arc::new(Mutex::new(Vec::<Seen>::new()));
+    let log = seen.clone();
+    let policy = Policy::function(move |observations, _, _, actions: &mut [f32]| {
+        log.lock().unwrap().extend_from_slice(observations);
+        actions.fill(0.0);
+    });
+    let script = Script::all(3, Ending::Truncated);
+    let mut collector = tags(script).rows(2).frames_per_batch(20).policy(policy).build().unwrap();
+    let batch = collector.next().unwrap().unwrap();
+    let seen = seen.lock().unwrap();
+    assert_eq!(seen.len(), 20);
+    assert!(seen.iter().all(|seen| seen.t < 3.0));
+    assert_eq!(&seen[..], batch.observations());
+    for i in (0..20).filter(|i| batch.ends()[*i].done()) {
+        assert_eq!(batch.next_observation(i).t, 3.0);
+    }
+}
+
+#[test]
+fn a8_a_simulator_keeps_last_observations_on_done_rows_only() {
+    let lengths = [2, 3, 4, 5];
+    let script = Script::lengths(&lengths, Ending::Truncated);
+    let mut collector =
+        Collector::with_simulator(TagSim::new(&script, 4)).rows(4).frames_per_batch(40).build().unwrap();
+    let batch = collector.next().unwrap().unwrap();
+    let mut ended = 0;
+    for i in 0..batch.len() {
+        let last = batch.final_observation(i);
+        assert_eq!(last.is_some(), batch.ends()[i].done(), "slot {i}");
+        if let Some(last) = last {
+            assert_eq!(last.t, lengths[i % 4] as f32);
+            assert_eq!(last.resets, batch.observations()[i].resets);
+            ended += 1;
+        }
+    }
+    assert_eq!(ended, 5 + 3 + 2 + 2);
+}
+
+#[test]
+fn a11_processing_leaves_observations_alone() {
+    let mut collector = tags(Script::all(5, Ending::Truncated)).rows(2).frames_per_batch(32).build().unwrap();
+    let batch = collector.next().unwrap().unwrap();
+    let before: Vec<u8> = bytemuck::cast_slice(batch.observations()).to_vec();
+    // Three steps ahead, within the trajectory, as an n-step target needs.
+    let slots: Vec<usize> = (0..batch.len()).collect();
+    let ahead = |i: usize| {
+        let ends = |i: &usize| batch.ends()[*i].ends_episode() || i + 2 >= batch.len();
+        let at = [i, i + 2, i + 4].into_iter().find(ends).unwrap_or(i + 4);
+        *batch.next_observation(at)
+    };
+    let targets: Vec<Seen> = slots.iter().map(|i| ahead(*i)).collect();
+    let processed = batch.select(&slots).unwrap();
+    assert_eq!(bytemuck::cast_slice::<_, u8>(batch.observations()), before);
+    assert_eq!(bytemuck::cast_slice::<_, u8>(processed.observations()), before);
+    for i in slots {
+        assert_eq!(processed.next_observation(i), batch.next_observation(i));
+        assert_eq!(targets[i].resets, batch.observations()[i].resets, "slot {i} looks into another episode");
+    }
+}

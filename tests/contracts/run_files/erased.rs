@@ -1,0 +1,106 @@
+//! Collectors and batches without a task in their type.
+
+use gleaner::{
+    components::End,
+    data::Dtype,
+    prelude::*,
+    run::{PolicyConfig, RunConfig, RunFile},
+};
+
+use super::{Folder, asset};
+
+#[test]
+fn an_erased_batch_is_the_typed_one() {
+    let file = RunFile::read(asset("cart_pole.ron")).unwrap();
+    let mut any = Registry::builtin().build(&file).unwrap();
+    let PolicyConfig::Network { spec, seed, .. } = &file.config.policy else { panic!("a network") };
+    let policy = Policy::<CartPole>::network(spec.clone()).seed(*seed);
+    let mut typed =
+        Collector::<CartPole>::builder().config(file.config.collector.clone()).policy(policy).build().unwrap();
+    assert_eq!((any.rows(), any.horizon(), any.frames_per_batch()), (8, 32, 256));
+    assert_eq!((any.batches(), any.columns()), (typed.len(), typed.columns()));
+    for _ in 0..3 {
+        let (batch, want) = (any.next().unwrap().unwrap(), typed.next().unwrap().unwrap());
+        let sizes = (batch.index(), batch.layout(), batch.frames());
+        assert_eq!(sizes, (want.index(), want.layout(), want.frames()));
+        let observations: &[[f32; 4]] = batch.column("observation").unwrap();
+        assert_eq!((observations, batch.rewards()), (want.observations(), want.rewards()));
+        assert_eq!((batch.ends(), batch.steps()), (want.ends(), want.steps()));
+        assert_eq!((batch.flags(), batch.trajectory_ids()), (want.flags(), want.trajectory_ids()));
+        assert_eq!((batch.trajectories(), batch.rows()), (want.trajectories(), want.rows()));
+        assert_eq!(batch.array::<f32>("observation").unwrap(), want.array::<f32>("observation").unwrap());
+        assert_eq!(batch.bootstrap_values().unwrap(), want.bootstrap_values().unwrap());
+        assert_eq!(batch.gae(0.9, 0.8).unwrap(), gleaner::rollout::estimate::gae(&want, 0.9, 0.8).unwrap());
+        for spec in batch.columns() {
+            assert_eq!(batch.column_bytes(&spec.name).unwrap().len(), batch.len() * spec.stride, "{}", spec.name);
+        }
+        let batch = batch.downcast::<GridWorld>().unwrap_err();
+        assert_eq!(batch.downcast::<CartPole>().unwrap().actions(), want.actions());
+    }
+    assert_eq!(any.stats(), typed.stats());
+    assert!(any.as_any_mut().downcast_mut::<Collector<CartPole>>().is_some());
+    assert!(any.weights().is_some() && any.monitor().stats() == any.stats());
+    any.shutdown();
+    assert!(any.next().is_none());
+}
+
+#[test]
+fn columns_are_described_and_wrong_ones_refused() {
+    let mut collector = Registry::builtin().open(asset("grid_world.ron")).unwrap();
+    let batch = collector.next().unwrap().unwrap();
+    let mask = batch.columns().iter().find(|spec| spec.name == "action_mask").unwrap();
+    assert_eq!((mask.fields[0].dtype, mask.fields[0].shape.as_slice(), mask.stride), (Dtype::U8, &[4][..], 4));
+    let Layout::Padded { trajectories: 16, length } = batch.layout() else { panic!("{:?}", batch.layout()) };
+    assert_eq!(batch.array::<u8>("action_mask").unwrap().shape(), [16, length, 4]);
+    assert_eq!(batch.ends().iter().filter(|end| **end != End::RUNNING).count(), 16);
+    let message = batch.column_bytes("vlaue").unwrap_err().to_string();
+    assert!(message.contains("vlaue") && message.contains("log_prob"), "{message}");
+    assert!(batch.column::<u64>("reward").unwrap_err().to_string().contains("4 bytes"));
+    assert!(batch.array::<u8>("reward").unwrap_err().to_string().contains("elements of f32"));
+}
+
+#[test]
+fn every_environment_has_its_name() {
+    let folder = Folder::new();
+    let registry = Registry::builtin();
+    let names: Vec<_> = registry.names().collect();
+    assert_eq!(names, ["acrobot", "cart_pole", "grid_world", "mountain_car", "mountain_car_continuous", "pendulum"]);
+    for name in names {
+        let path = folder.write("run.ron", format!("(env: \"{name}\", collector: (rows: 3, total_frames: 30))"));
+        let frames: usize = registry.open(&path).unwrap().map(|batch| batch.unwrap().frames()).sum();
+        assert_eq!(frames, 30);
+    }
+}
+
+#[test]
+fn a_host_adds_its_own() {
+    let folder = Folder::new();
+    let path = folder.write("run.ron", "(env: \"own\", collector: (rows: 2, total_frames: 10))");
+    let mut registry = Registry::empty();
+    registry.add::<CartPole>("own");
+    assert_eq!(registry.open(&path).unwrap().count(), 1);
+    registry.add_with("own", || Collector::<Pendulum>::with_factory(|_| Ok(Pendulum::default())));
+    let batch = registry.open(&path).unwrap().next().unwrap().unwrap();
+    assert!(batch.downcast::<Pendulum>().is_ok());
+}
+
+#[test]
+fn weights_lie_beside_the_file() {
+    let folder = Folder::new();
+    let mut collector = Registry::builtin().open(asset("cart_pole.ron")).unwrap();
+    let (_, weights) = collector.weights().unwrap().latest();
+    weights.save(folder.0.join("w.safetensors")).unwrap();
+    let text = "(env: \"cart_pole\", collector: (rows: 8, frames_per_batch: 256, seed: 1), \
+                policy: Network(weights: \"w.safetensors\", seed: 99))";
+    let mut again = Registry::builtin().open(folder.write("run.ron", text)).unwrap();
+    let (first, second) = (collector.next().unwrap().unwrap(), again.next().unwrap().unwrap());
+    assert_eq!(first.column::<f32>("value").unwrap(), second.column::<f32>("value").unwrap());
+}
+
+#[test]
+fn a_config_is_written_and_read() {
+    for name in ["cart_pole.ron", "pendulum.ron", "grid_world.ron"] {
+        let config = RunFile::read(asset(name)).unwrap().config;
+        assert_eq!(RunConfig::from_ron_str(&ron::to_string(&config).unwrap()).unwrap(), config);
+    }
+}

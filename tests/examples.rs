@@ -1,0 +1,178 @@
+//! Every example runs as a reader runs it, as a program of its own with `--quick`, and says what it promises.
+
+#![cfg(all(feature = "app", feature = "gpu"))]
+
+#[path = "../examples/learner/mod.rs"]
+mod learner;
+
+use std::{
+    ffi::OsStr,
+    path::PathBuf,
+    process::{Command, Output, Stdio},
+    time::{Duration, Instant},
+};
+
+use gleaner::prelude::*;
+
+/// The built example, to be run where the assets are.
+fn example(name: &str) -> Command {
+    let mut build = Command::new(env!("CARGO"));
+    build.args(["build", "--quiet", "--locked", "--example", name]).current_dir(env!("CARGO_MANIFEST_DIR"));
+    if !cfg!(debug_assertions) {
+        build.arg("--release");
+    }
+    assert!(build.status().unwrap().success(), "{name} does not build");
+    // Tests lie in `deps`, beside `examples`.
+    let tests = std::env::current_exe().unwrap();
+    let mut program = Command::new(tests.parent().unwrap().with_file_name("examples").join(name));
+    program.current_dir(env!("CARGO_MANIFEST_DIR"));
+    program
+}
+
+/// What the example prints. It must succeed.
+fn run(name: &str, args: impl IntoIterator<Item = impl AsRef<OsStr>>) -> String {
+    let Output { status, stdout, stderr } = example(name).args(args).output().unwrap();
+    let (stdout, stderr) = (String::from_utf8(stdout).unwrap(), String::from_utf8_lossy(&stderr));
+    assert!(status.success(), "{name}: {status}\n{stdout}{stderr}");
+    stdout
+}
+
+/// The numbers of the lines that begin with `label`.
+fn results(printed: &str, label: &str) -> Vec<f32> {
+    let numbers = printed.lines().filter_map(|line| line.strip_prefix(label)?.strip_prefix(": "));
+    numbers.map(|number| number.parse().unwrap()).collect()
+}
+
+/// A folder for files of a run, removed at the end.
+struct Folder(PathBuf);
+
+impl Folder {
+    fn new(name: &str) -> Self {
+        Self(std::env::temp_dir().join(format!("gleaner-{name}-{}", std::process::id())))
+    }
+
+    fn picture(&self, path: &str) -> bool {
+        std::fs::read(self.0.join(path)).is_ok_and(|picture| picture.starts_with(b"\x89PNG"))
+    }
+}
+
+impl Drop for Folder {
+    fn drop(&mut self) {
+        let _ = std::fs::remove_dir_all(&self.0);
+    }
+}
+
+/// Trains quickly on the CPU, which must leave a policy, and returns the result.
+fn trains(name: &str) -> f32 {
+    let out = Folder::new(name);
+    let printed = run(name, ["--quick", "--backend", "cpu", "--out", out.0.to_str().unwrap()]);
+    Weights::load(out.0.join("policy.safetensors")).unwrap();
+    assert!(out.picture("learning_curve.png"), "{name} draws its learning curve");
+    results(&printed, "evaluation mean return")[0]
+}
+
+#[test]
+fn cart_pole() {
+    let mean = trains("cart_pole");
+    assert!(mean > 50.0, "{mean}; random actions give 20 to 25");
+}
+
+#[test]
+fn dqn_cart_pole() {
+    let mean = trains("dqn_cart_pole");
+    assert!(mean > 50.0, "{mean}; random actions give 20 to 25");
+}
+
+#[test]
+fn pendulum() {
+    let mean = trains("pendulum");
+    assert!(mean > -900.0, "{mean}; random actions give about -1,200");
+}
+
+#[test]
+fn sac_pendulum() {
+    let mean = trains("sac_pendulum");
+    assert!(mean > -1_000.0, "{mean}; random actions give about -1,200");
+}
+
+#[test]
+fn pixels() {
+    let mean = trains("pixels");
+    assert!((-1.0..=1.0).contains(&mean), "{mean}");
+}
+
+#[test]
+fn memory() {
+    let out = Folder::new("memory");
+    let printed = run("memory", ["--quick", "--backend", "cpu", "--out", out.0.to_str().unwrap()]);
+    let plain = results(&printed, "recall of the same network without memory")[0];
+    assert!((0.4..=0.6).contains(&plain), "{plain}: without memory there is only guessing");
+    assert_eq!(results(&printed, "recall").len(), 1);
+    assert!(out.picture("recurrent/learning_curve.png") && out.picture("plain/learning_curve.png"));
+}
+
+#[test]
+fn offline() {
+    let out = Folder::new("offline");
+    let printed = run("offline", ["--quick", "--out", out.0.to_str().unwrap()]);
+    let mean = results(&printed, "evaluation mean return")[0];
+    assert!(mean > 100.0, "{mean}; random actions give 20 to 25");
+}
+
+#[test]
+fn from_pytorch() {
+    let printed = run("from_pytorch", ["--backend", "cpu"]);
+    let [cart_pole, pendulum] = results(&printed, "evaluation mean return")[..] else { panic!("{printed}") };
+    assert!(cart_pole >= 475.0, "{cart_pole}");
+    assert!((-221.0..=-141.0).contains(&pendulum), "{pendulum}");
+}
+
+#[test]
+fn from_ron() {
+    let folder = Folder::new("from_ron");
+    std::fs::create_dir_all(&folder.0).unwrap();
+    let own = folder.0.join("drift.ron");
+    std::fs::write(&own, r#"(env: "drift", collector: (rows: 4), policy: Network())"#).unwrap();
+    let assets = ["cart_pole.ron", "pendulum.ron", "grid_world.ron"].map(|name| PathBuf::from("assets").join(name));
+    for file in assets.iter().chain([&own]) {
+        let printed = run("from_ron", [file.as_os_str(), OsStr::new("--quick")]);
+        let stats = printed.contains("stepped_frames: 5000,") && printed.contains("completed: true");
+        assert!(stats, "{}: {printed}", file.display());
+    }
+    let output = example("from_ron").arg("assets/none.ron").output().unwrap();
+    assert!(!output.status.success() && String::from_utf8_lossy(&output.stderr).contains("assets/none.ron"));
+}
+
+#[test]
+fn host_world() {
+    let printed = run("host_world", [""; 0]);
+    let frames = printed.lines().find_map(|line| line.strip_suffix(" frames collected")).expect(&printed);
+    assert!((4_000..=400 * 17).contains(&frames.parse::<usize>().unwrap()), "{frames} frames");
+}
+
+#[test]
+fn quickstart_and_custom_env() {
+    assert!(run("quickstart", [""; 0]).contains("episodes"));
+    assert!(!run("custom_env", [""; 0]).is_empty());
+}
+
+#[test]
+#[cfg(unix)]
+fn a_stopped_training_keeps_what_there_is() {
+    let out = Folder::new("stopped");
+    let mut training = example("cart_pole");
+    training.args(["--backend", "cpu", "--frames", "1000000000", "--out"]).arg(&out.0);
+    let training = training.stdout(Stdio::piped()).spawn().unwrap();
+    // The handler is there before the folder is.
+    let deadline = Instant::now() + Duration::from_secs(30);
+    while !out.0.exists() {
+        assert!(Instant::now() < deadline, "the training did not begin");
+        std::thread::sleep(Duration::from_millis(10));
+    }
+    assert!(Command::new("kill").args(["-s", "INT", &training.id().to_string()]).status().unwrap().success());
+    let output = training.wait_with_output().unwrap();
+    let printed = String::from_utf8(output.stdout).unwrap();
+    assert!(output.status.success() && printed.contains("stopped by Ctrl-C"), "{printed}");
+    Weights::load(out.0.join("policy.safetensors")).unwrap();
+    assert!(out.picture("learning_curve.png"));
+}
