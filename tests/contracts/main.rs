@@ -15,7 +15,6 @@ mod grid_world;
 mod holding;
 mod hooks;
 mod host;
-mod invariants;
 mod lanes;
 mod layering;
 mod nested;

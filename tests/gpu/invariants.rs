@@ -1,4 +1,4 @@
-//! The invariants of what is collected hold when the policy runs on a GPU: the bodies of `tests/contracts/invariants.rs`, those on
+//! The invariants of what is collected hold when the policy runs on a GPU: the bodies of `tests/invariants.rs`, those on
 //! one collection together, since each takes a while on a software adapter.
 
 use crate::support::{

@@ -1,17 +1,19 @@
 //! The invariants of what is collected hold for any rows, horizon, mode, options, threads and executor; and each checker
 //! rejects a log in which one thing is wrong.
 
+mod support;
+
 use std::sync::Arc;
 
-use crate::support::{
-    Case, Ending, Log, Mode, Publish, Script, case, check_blanks, check_flags, check_ids, check_ledger, check_links,
-    check_streams, check_versions, mixed,
-};
 use gleaner::{
     components::{End, Truncation},
     prelude::TrajectoryId,
 };
 use proptest::{prelude::*, test_runner::Config};
+use support::{
+    Case, Ending, Log, Mode, Publish, Script, case, check_blanks, check_flags, check_ids, check_ledger, check_links,
+    check_streams, check_versions, mixed,
+};
 
 fn cases() -> Config {
     Config { cases: 256, failure_persistence: None, ..Config::default() }
