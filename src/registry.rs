@@ -63,13 +63,19 @@ impl Registry {
 
     /// gleaner's own environments: `acrobot`, `cart_pole`, `grid_world`, `mountain_car`, `mountain_car_continuous` and
     /// `pendulum`.
-    // `inline`, so that collectors of all six are built where they are used, and not with the library.
+    // `inline`, so that most collectors are built where they are used, and not with the library.
     #[inline]
     pub fn builtin() -> Self {
-        let mut registry = Self::empty();
-        registry.add::<Acrobot>("acrobot").add::<CartPole>("cart_pole").add::<GridWorld>("grid_world");
+        let mut registry = Self::first_choices();
+        registry.add::<Acrobot>("acrobot").add::<GridWorld>("grid_world");
         registry.add::<MountainCar>("mountain_car").add::<MountainCarContinuous>("mountain_car_continuous");
-        registry.add::<Pendulum>("pendulum");
+        registry
+    }
+
+    /// What most programs use first: built once, with the library, in profiles that share generic code.
+    fn first_choices() -> Self {
+        let mut registry = Self::empty();
+        registry.add::<CartPole>("cart_pole").add::<Pendulum>("pendulum");
         registry
     }
 

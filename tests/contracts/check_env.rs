@@ -291,5 +291,5 @@ fn all_findings_are_listed() {
     );
     let shown = format!("{error:?}");
     assert_eq!(shown.lines().count(), 8, "{shown}");
-    assert!(shown.starts_with("7 findings in check_env::Sim<"), "{shown}");
+    assert!(shown.starts_with("7 findings in contracts::check_env::Sim<"), "{shown}");
 }
