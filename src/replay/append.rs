@@ -9,6 +9,8 @@ impl<T: Task> Sample<T> {
         self.frames.clear();
         self.weights.clear();
         self.ends.clear();
+        self.joints.clear();
+        self.after_joints.resize(0);
         self.missing.clear();
         self.buffers.clear();
         self.n_step.returns.clear();
@@ -44,12 +46,18 @@ impl<T: Task> Sample<T> {
                 "the same in all buffers of a mixture",
             ));
         }
-        for (own, new) in self.columns.iter_mut().zip(&other.columns).chain([(&mut self.next, &other.next)]) {
+        for (own, new) in self
+            .columns
+            .iter_mut()
+            .zip(&other.columns)
+            .chain([(&mut self.next, &other.next), (&mut self.after_joints, &other.after_joints)])
+        {
             let at = own.bytes().len();
             own.resize(at + new.bytes().len());
             own.bytes_mut()[at..].copy_from_slice(new.bytes());
         }
         let slots = self.frames.len();
+        self.joints.extend(other.joints.iter().map(|joint| slots + joint));
         self.frames.extend(&other.frames);
         self.weights.extend(&other.weights);
         self.missing.extend((0..other.ends.len()).map(|pick| other.missing.get(pick).copied().unwrap_or(0)));

@@ -54,7 +54,8 @@ impl<T: Task> Replay<T> {
         }
         let limiter = parts.as_ref().map(|(head, _)| (head.limiter, head.window));
         let capacity = parts.as_ref().map_or(1, |(head, _)| head.capacity);
-        let staged = frozen.iter().map(|frozen| frozen.stage(&mut from, capacity)).collect::<Result<Vec<_>, _>>()?;
+        let staged =
+            frozen.iter().map(|frozen| frozen.stage(&mut from, self, capacity)).collect::<Result<Vec<_>, _>>()?;
         drop(frozen);
         let ring = parts.map(|(head, index)| load_frames(head, index, self.config(), &mut from)).transpose()?;
         from.finish()?;

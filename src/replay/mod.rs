@@ -16,8 +16,10 @@
 //! 1. the buffer: columns (name, fields, stride, leads), capacity, window (numbers of the oldest frame and of the next one),
 //!    frames that are not counted, counters of the limiter, frames of a chunk; nothing before the first write,
 //! 2. the index of trajectories, then the observation that follows the newest frame of each of its records: bytes,
-//! 3. the number of samplers, and of each how it draws, its n-step returns, its place in its random numbers, its own state
-//!    if it has drawn, and the samples that it has prepared ahead if it does that,
+//! 3. how much is saved with the buffer, and of each whether it is a sampler, a mixture (its shares, its place in its random
+//!    numbers) or hindsight (its options, its place), then the number of its samplers of this buffer, and of each how it
+//!    draws, its n-step returns, its place in its random numbers, its own state if it has drawn, and the samples that it
+//!    has prepared ahead if it does that,
 //! 4. chunks of frames, the oldest first: of each column, and last of the records that the frames belong to (u32), the
 //!    values: bytes. A buffer that holds no frame has one frame of zeros here.
 

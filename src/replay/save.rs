@@ -59,7 +59,11 @@ impl<T: Task> Replay<T> {
     /// ```
     ///
     /// The file at `path` is the old one until the new one is whole and on the disk, also if the process or the machine
-    /// dies meanwhile. What it leaves beside it then, `.NAME.….new`, goes with the next save. Errors: the file system's, a sampler of another buffer.
+    /// dies meanwhile. What it leaves beside it then, `.NAME.….new`, goes with the next save.
+    ///
+    /// A [`Mixture`](super::sampler::Mixture) is saved with each of its buffers, without a draw in between: every file has
+    /// its shares and random numbers, and its samplers of that buffer. Errors: the file system's, a sampler of another
+    /// buffer.
     pub fn save(&self, path: impl AsRef<Path>, samplers: &[&dyn Saved<T>]) -> Result<(), Error> {
         checkpoint::replace(path.as_ref(), |to| self.save_to(to, samplers))
     }
@@ -82,7 +86,7 @@ impl<T: Task> Replay<T> {
             None => to.part(&None::<Head>)?,
         }
         to.part(&(frozen.len() as u64))?;
-        frozen.iter().try_for_each(|frozen| frozen.save(&mut to))?;
+        frozen.iter().try_for_each(|frozen| frozen.save(&mut to, self))?;
         drop(frozen);
         if let Some(snapshot) = snapshot {
             snapshot.save_frames(&mut to)?;

@@ -10,8 +10,8 @@ use std::{
 use gleaner::replay::{
     Replay, Sample,
     sampler::{
-        Boundary, Consuming, Groups, Mixture, Sampling, Sequences, Share, Short, Slices, SlicesWithoutReplacement,
-        Uniform, Weighting, WithoutReplacement,
+        Boundary, Consuming, Groups, Mixture, Prioritized, Sampling, Sequences, Share, Short, Slices,
+        SlicesWithoutReplacement, Uniform, Weighting, WithoutReplacement,
     },
 };
 
@@ -58,7 +58,7 @@ fn a_sample_in_old_memory_allocates_nothing() {
     };
     (0..4).for_each(|_| write());
     replay.extend(&Block::new(&Source::new(1, 1).episodes(&[40]), None)).expect("room");
-    let samplings: [Sampling; 9] = [
+    let samplings: [Sampling; 11] = [
         Uniform.into(),
         Slices::of(3).into(),
         Slices { short: Short::Pad, span: (2, 1), weighting: Weighting::Frames, ..Slices::of(6) }.into(),
@@ -68,6 +68,8 @@ fn a_sample_in_old_memory_allocates_nothing() {
         Consuming { uses: 200 }.into(),
         SlicesWithoutReplacement::of(2).into(),
         Sequences { burn_in: 3, bootstrap: 2, boundary: Boundary::Stop, ..Sequences::of(4) }.into(),
+        Sequences { bootstrap: 2, boundary: Boundary::Reset, ..Sequences::of(9) }.into(),
+        Sequences { anchors: Some(Prioritized::default()), ..Sequences::of(4) }.into(),
         Groups { column: "version".into(), share: Share::Frames(1), best: Default::default() }.into(),
     ];
     for sampling in samplings {

@@ -10,6 +10,7 @@ mod crash;
 mod cursor;
 mod hostile;
 mod hostile_states;
+mod mixtures;
 mod resume;
 
 use std::path::PathBuf;
