@@ -75,13 +75,11 @@ fn a_sample_in_old_memory_allocates_nothing() {
     for sampling in samplings {
         let mut sampler = replay.sampler().sampling(sampling.clone()).batch_size(20).build().expect("a sampler");
         let mut sample = Sample::default();
-        let mut draw = || {
-            for _ in 0..20 {
-                sampler.sample_into(&mut sample).expect("a sample");
-            }
-        };
-        draw();
-        assert_eq!(allocations(draw), 0, "{sampling:?}");
+        let mut draw = |n: u32| (0..n).for_each(|_| sampler.sample_into(&mut sample).expect("a sample"));
+        // Episodes that begin in a sequence vary in number: more than ever before take memory.
+        let joins = matches!(&sampling, Sampling::Sequences(options) if options.boundary == Boundary::Reset);
+        draw(if joins { 2_000 } else { 20 });
+        assert_eq!(allocations(|| draw(20)), 0, "{sampling:?}");
     }
     let samplers = [1, 2].map(|seed| (replay.sampler().seed(seed).build().expect("a sampler"), 1.0));
     let mut mixture = Mixture::weighted(samplers, 0).expect("a mixture");
