@@ -15,6 +15,8 @@ use crate::{
 /// What a write stored.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Written {
+    /// Number of the first frame; the others follow in the order of writing.
+    pub first: u64,
     /// Frames.
     pub frames: u64,
     /// Episodes whose end was among them.
@@ -74,7 +76,8 @@ impl Writer {
     pub(super) fn extend(&mut self, ring: &Ring, frames: &dyn Frames, deadline: Duration) -> Result<Written, Error> {
         let count = frames.frames() as u64;
         if count == 0 {
-            return Ok(Written { write_count: ring.lock().write_count(), ..Written::default() });
+            let state = ring.lock();
+            return Ok(Written { first: state.window.head, write_count: state.write_count(), ..Written::default() });
         }
         let mut state = ring.reserve(count, deadline)?;
         let (head, window) = (state.window.head, state.window);
@@ -107,7 +110,7 @@ impl Writer {
                 index.set_last_observation(*record, frames.next_observation(*slot));
             }
         });
-        Ok(Written { frames: count, trajectories: self.ended, write_count })
+        Ok(Written { first: head, frames: count, trajectories: self.ended, write_count })
     }
 
     /// Frames that lie as those before do are copied together with them.
