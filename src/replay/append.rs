@@ -1,6 +1,6 @@
 //! Samples of several buffers as one.
 
-use super::Sample;
+use super::{Sample, lists::Lists};
 use crate::{bytes::Bytes, error::Error, task::Task};
 
 impl<T: Task> Sample<T> {
@@ -17,6 +17,7 @@ impl<T: Task> Sample<T> {
         self.n_step.discounts.clear();
         self.columns.iter_mut().for_each(|column| column.resize(0));
         self.next.resize(0);
+        self.lists.iter_mut().for_each(Lists::clear);
         self.learning = 0..usize::MAX;
         self.capacities.clear();
     }
@@ -29,12 +30,13 @@ impl<T: Task> Sample<T> {
                 self.specs.clone_from(&other.specs);
             }
             self.columns.resize_with(other.columns.len(), Bytes::default);
+            self.adopt_lists(other);
             self.learning = other.learning.clone();
         }
         let returns = self.n_step.returns.len() == self.ends.len() && other.n_step.returns.len() == other.ends.len();
         let none = self.n_step.returns.is_empty() && other.n_step.returns.is_empty();
         let differs = match () {
-            () if self.specs != other.specs => "columns",
+            () if self.specs != other.specs || !self.has_lists_of(other.ragged_columns()) => "columns",
             () if self.learning != other.learning => "sequences",
             () if !(returns || none) => "n_step",
             () => "",
@@ -56,6 +58,7 @@ impl<T: Task> Sample<T> {
             own.resize(at + new.bytes().len());
             own.bytes_mut()[at..].copy_from_slice(new.bytes());
         }
+        self.append_lists(other);
         let slots = self.frames.len();
         self.joints.extend(other.joints.iter().map(|joint| slots + joint));
         self.frames.extend(&other.frames);

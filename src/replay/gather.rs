@@ -5,6 +5,7 @@ use super::{
     cells::Move,
     index::Piece,
     lap::Lap,
+    ragged::List,
     ring::{Pin, Ring},
     sampler::{Layout, Pick},
     view::View,
@@ -19,11 +20,11 @@ use crate::{
 #[derive(Default)]
 pub(super) struct Scratch {
     /// By pick: where its first frame lies.
-    slots: Vec<usize>,
+    pub(super) slots: Vec<usize>,
     /// By pick: its trajectory's record.
     records: Vec<u32>,
     /// Where slices lie; empty if every pick is a single frame.
-    moves: Vec<Move>,
+    pub(super) moves: Vec<Move>,
     /// By pick: where the frame lies whose observation follows; that of the pick itself if there is none.
     next: Vec<usize>,
     /// Picks that no frame follows, and the observations after them.
@@ -44,6 +45,8 @@ pub(super) struct Scratch {
     ahead_ends: Vec<usize>,
     rewards: Bytes,
     flags: Bytes,
+    /// By slot of the sample, of the ragged column at hand.
+    pub(super) lists: Vec<List>,
 }
 
 impl Scratch {
@@ -253,6 +256,7 @@ impl<T: Task> Sample<T> {
         };
         gather_next(&scratch.next, &scratch.finals, &scratch.final_observations, next);
         gather_next(&scratch.joints, &scratch.joint_finals, &scratch.joint_observations, after_joints);
+        self.gather_lists(ring, pin);
         self.n_step.returns.clear();
         self.n_step.discounts.clear();
         match n_step {

@@ -5,7 +5,7 @@ use std::{fmt, marker::PhantomData, ops::Range};
 use bytemuck::Pod;
 use serde::{Deserialize, Serialize};
 
-use super::gather::Scratch;
+use super::{gather::Scratch, lists::Lists};
 use crate::{
     bytes::Bytes,
     components::{ColumnSpec, End, EpisodeStep, Flags, TrajectoryId, column},
@@ -21,6 +21,8 @@ use crate::{
 pub struct Sample<T: Task> {
     pub(super) specs: Box<[ColumnSpec]>,
     pub(super) columns: Vec<Bytes>,
+    /// Ragged columns.
+    pub(super) lists: Vec<Lists>,
     /// By pick: the observation after its last frame.
     pub(super) next: Bytes,
     pub(super) capacity: u64,
@@ -59,6 +61,7 @@ impl<T: Task> Default for Sample<T> {
         Self {
             specs: Box::default(),
             columns: Vec::new(),
+            lists: Vec::new(),
             next: Bytes::default(),
             capacity: 1,
             frames: Vec::new(),
@@ -262,7 +265,7 @@ impl<T: Task> Sample<T> {
         let wanted = self.specs == ring.specs
             && self.columns.len() == ring.specs.len()
             && columns.into_iter().all(|(spec, values)| Some(values.bytes().len()) == spec.stride.checked_mul(frames));
-        if !wanted {
+        if !wanted || !self.lists_are_whole(ring) {
             return Err("a sample has other columns".into());
         }
         let next = ring.specs[column::OBSERVATION].stride.checked_mul(picks);
@@ -287,6 +290,7 @@ impl<T: Task> Sample<T> {
     /// Bytes held.
     pub fn memory(&self) -> usize {
         self.columns.iter().map(Bytes::capacity).sum::<usize>()
+            + self.lists.iter().map(Lists::memory).sum::<usize>()
             + self.next.capacity()
             + self.after_joints.capacity()
             + self.frames.capacity() * size_of::<u64>()

@@ -5,6 +5,7 @@ use std::time::Duration;
 use super::{
     cells::Run,
     index::{Index, Piece, Window},
+    ragged::Room,
     ring::Ring,
 };
 use crate::{
@@ -38,6 +39,8 @@ pub(super) struct Writer {
     rows: Vec<(u32, usize)>,
     /// Episodes that end in the block.
     ended: u64,
+    /// What becomes of ragged columns.
+    room: Room,
 }
 
 /// The columns that tell episodes apart.
@@ -79,7 +82,9 @@ impl Writer {
             let state = ring.lock();
             return Ok(Written { first: state.window.head, write_count: state.write_count(), ..Written::default() });
         }
-        let mut state = ring.reserve(count, deadline)?;
+        // Nobody else moves the window while writers take turns.
+        self.room.make(ring, frames, ring.lock().window)?;
+        let mut state = ring.reserve(count, &self.room, deadline)?;
         let (head, window) = (state.window.head, state.window);
         self.records.clear();
         self.copies.clear();
@@ -94,7 +99,8 @@ impl Writer {
         }
         drop(state);
         // What the block itself overwrites is not copied.
-        let skip = count.saturating_sub(ring.capacity()) as usize;
+        let keep = self.room.keep;
+        let skip = count.saturating_sub(ring.capacity()).max(keep.saturating_sub(head)) as usize;
         let mut at = 0;
         for copy in &self.copies {
             let gone = skip.saturating_sub(at).min(copy.len);
@@ -105,7 +111,8 @@ impl Writer {
             at += copy.len;
         }
         ring.write_records(&self.records[skip..], head + skip as u64);
-        let write_count = ring.show(count, |index| {
+        self.room.write(ring, frames, head, skip);
+        let write_count = ring.show(count, keep, |index| {
             for (record, slot) in &self.newest {
                 index.set_last_observation(*record, frames.next_observation(*slot));
             }
