@@ -115,7 +115,9 @@ fn j13_lists_are_never_torn() {
             let (replay, done) = (&replay, &done);
             scope.spawn(move || {
                 let mut source = Source::new(2, worker);
-                while !done.load(Relaxed) {
+                // Miri takes its time for each of them.
+                let most = if cfg!(miri) { 6 } else { u32::MAX };
+                for _ in (0..most).take_while(|_| !done.load(Relaxed)) {
                     extend(replay, &source.ticks(3, 60, &mut || 100), Some(2), length).expect("room");
                 }
             });
@@ -125,7 +127,7 @@ fn j13_lists_are_never_torn() {
             scope.spawn(move || {
                 let mut sampler = replay.sampler().batch_size(20).seed(seed).build().expect("a sampler");
                 let mut sample = Sample::default();
-                let (least, mut drawn) = (if cfg!(miri) { 5 } else { 5_000 }, 0);
+                let (least, mut drawn) = (if cfg!(miri) { 3 } else { 5_000 }, 0);
                 while drawn < least || replay.write_count() < 60 {
                     drawn += 1;
                     sampler.sample_into(&mut sample).expect("frames");
