@@ -23,7 +23,7 @@ pub struct Receipt {
 
 impl Receipt {
     pub(crate) fn new(index: u64, written: Written) -> Self {
-        let Written { frames, trajectories, write_count } = written;
+        let Written { frames, trajectories, write_count, .. } = written;
         Self { index, frames, trajectories, write_count }
     }
 }

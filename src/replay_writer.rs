@@ -25,6 +25,29 @@ pub enum ReplayWriteMode {
     Trajectory,
 }
 
+/// What is wrong with options of a collector, or a host, that `replay` says has a buffer.
+pub(crate) fn mode_conflicts(
+    replay: bool,
+    mode: Option<ReplayWriteMode>,
+    trajs_per_write: Option<usize>,
+    max_open_frames: Option<usize>,
+) -> Vec<Error> {
+    let mut errors = Vec::new();
+    let set = [("trajs_per_write", trajs_per_write.is_some()), ("max_open_frames", max_open_frames.is_some())];
+    for (first, set) in set.into_iter().chain([("replay_write_mode", mode.is_some())]) {
+        if set && !replay {
+            let reason = "there is no buffer to write to; give the builder one by replay, or leave this out".into();
+            errors.push(Error::Conflict { first, second: "replay", reason });
+        }
+        if set && replay && mode != Some(ReplayWriteMode::Trajectory) && first != "replay_write_mode" {
+            let reason =
+                "only whole episodes are counted; set replay_write_mode to Trajectory, or leave this out".into();
+            errors.push(Error::Conflict { first, second: "replay_write_mode", reason });
+        }
+    }
+    errors
+}
+
 /// How whole episodes are written.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct WholeEpisodes {

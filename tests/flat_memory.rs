@@ -1,4 +1,4 @@
-//! K1: a long run takes no more memory than a short one. Alone in its process, whose resident size it reads.
+//! K1, I12: a long run takes no more memory than a short one. Alone in its process, whose resident size it reads.
 #![cfg(target_os = "linux")]
 
 mod support;
@@ -33,7 +33,7 @@ fn stays_flat(mut collector: Collector<Tag>, what: &str) {
 }
 
 #[test]
-fn k1_a_million_steps_take_no_memory() {
+fn k1_i12_a_million_steps_take_no_memory() {
     let build = || {
         let policy = Policy::function(|_, _, _, _| {});
         let script = Script::lengths(&[7, 30, 200], Ending::Truncated);

@@ -55,7 +55,7 @@ impl Ring {
     /// Writes a block as `Replay::extend` does; returns the frames' numbers.
     fn write(&self, frames: u64, deadline: Duration) -> Result<Range<u64>, TimedOut> {
         let _turn = self.writer.lock();
-        let state = self.turns.reserve(frames, deadline)?;
+        let state = self.turns.reserve(frames, 0, |_| false, deadline)?;
         let head = state.window.head;
         drop(state);
         // What the block itself overwrites is not written.
@@ -63,7 +63,7 @@ impl Ring {
         for column in [0, 1] {
             (first..head + frames).for_each(|frame| self.set(column, frame, frame));
         }
-        Ok(self.turns.show(frames, |state| state.window.head - frames..state.window.head))
+        Ok(self.turns.show(frames, 0, |state| state.window.head - frames..state.window.head))
     }
 
     /// Reads the frames from the newest `newest` on as a sampler does; with `advancing` as a checkpoint does.

@@ -22,7 +22,7 @@ fn samplings() -> Vec<(Sampling, bool)> {
         (Uniform.into(), false),
         (prioritized.into(), true),
         (PrioritizedSlices { slice_len: 5, priorities: prioritized }.into(), true),
-        (Staleness { max_staleness: Some(1_000), version: None }.into(), false),
+        (Staleness { max_staleness: Some(1_000), ..Staleness::default() }.into(), false),
         (Recency::HalfLife(500.0).into(), false),
     ]
 }

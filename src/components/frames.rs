@@ -1,4 +1,4 @@
-use super::ColumnSpec;
+use super::{ColumnSpec, RaggedSpec};
 
 /// A block of frames in columns, as those see it who store frames: batches, and rollouts that just ended.
 ///
@@ -23,4 +23,14 @@ pub trait Frames {
 
     /// Bytes of the real observation after slot `i`, which holds a frame.
     fn next_observation(&self, i: usize) -> &[u8];
+
+    /// Ragged columns beside the others. Default: none. [`WithRagged`](super::WithRagged) adds some.
+    fn ragged(&self) -> &[RaggedSpec] {
+        &[]
+    }
+
+    /// Bytes of the elements that ragged column `i` has in slot `slot`, which holds a frame.
+    fn list(&self, _i: usize, _slot: usize) -> &[u8] {
+        &[]
+    }
 }

@@ -6,6 +6,7 @@ mod end;
 mod frames;
 mod lane;
 mod policy;
+mod ragged;
 mod recording;
 mod row;
 mod stream;
@@ -21,6 +22,7 @@ pub use frames::Frames;
 pub use lane::SecondLane;
 pub(crate) use lane::{AllRows, Lane, LowerRows, UpperRows};
 pub use policy::PolicyWeights;
+pub use ragged::{RaggedSpec, WithRagged};
 pub(crate) use recording::{FrameSlots, Recording, RolloutSlot};
 pub use row::{
     Action, ActionMask, Episode, EpisodeReturn, EpisodeStep, LastObservation, LogProb, Masks, Observation, Reward,

@@ -1,7 +1,7 @@
 //! What is legal, and what goes together.
 
 use super::{CollectorConfig, MAX_ROWS};
-use crate::{error::Error, replay_writer::ReplayWriteMode};
+use crate::{error::Error, replay_writer::mode_conflicts};
 
 impl CollectorConfig {
     /// Every violation at once. `replay` says that there is a buffer to write to.
@@ -59,25 +59,14 @@ impl CollectorConfig {
             }
         };
         let (mode, trajectories) = (self.replay_write_mode, self.trajs_per_batch.is_some());
-        let whole = mode == Some(ReplayWriteMode::Trajectory);
         let reason = "with a replay buffer no batches are yielded; set replay_write_mode to Trajectory instead of \
                       trajs_per_batch, and trajs_per_write if need be";
         conflict(replay && trajectories && mode.is_none(), "trajs_per_batch", "replay_write_mode", reason);
         let reason = "the write mode says what is written, and no batches are yielded; leave trajs_per_batch out";
         conflict(trajectories && mode.is_some(), "replay_write_mode", "trajs_per_batch", reason);
-        let reason = "there is no buffer to write to; give one to CollectorBuilder::replay, or leave this out";
-        let alone = [
-            ("replay_write_mode", mode.is_some()),
-            ("trajs_per_write", self.trajs_per_write.is_some()),
-            ("max_open_frames", self.max_open_frames.is_some()),
-        ];
-        for (field, set) in alone {
-            conflict(set && !replay, field, "replay", reason);
-            let reason = "only whole episodes are counted; set replay_write_mode to Trajectory, or leave this out";
-            conflict(set && replay && !whole && field != "replay_write_mode", field, "replay_write_mode", reason);
-        }
         let reason = "the edge of a batch means nothing in a buffer; leave set_truncated out";
         conflict(replay && self.set_truncated, "set_truncated", "replay", reason);
+        errors.extend(mode_conflicts(replay, mode, self.trajs_per_write, self.max_open_frames));
         errors
     }
 }

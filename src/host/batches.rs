@@ -15,7 +15,7 @@ use crate::{
     plugin::adopt_now,
     policy::Evaluator,
     replay_writer::ReplayWriter,
-    rollout::{ArenaPool, Batch, Ended, Rollout, in_order, with_rollout},
+    rollout::{ArenaPool, Assembly, Batch, Ended, Rollout, in_order, with_rollout},
     seed::Stream,
     stats::{Monitor, Stats},
     task::Task,
@@ -244,6 +244,9 @@ fn fail<T: Task>(world: &mut World, error: Error) {
     tracing::warn!("collection stands still: {error}");
     world.resource_mut::<TickPlan<T>>().active = 0;
     let block = world.resource_mut::<RolloutSlot<T>>().get_mut().and_then(|rollout| rollout.block.take());
+    if let Some(mut assembly) = world.get_resource_mut::<Assembly<T>>() {
+        assembly.clear();
+    }
     let mut batches = world.resource_mut::<Batches<T>>();
     if let Some(block) = block {
         batches.pool.give_back(block);
@@ -252,6 +255,7 @@ fn fail<T: Task>(world: &mut World, error: Error) {
     ledger.counters.discarded.fault += std::mem::take(&mut ledger.in_flight);
     // Every row starts anew: no frame waits for the end of its episode.
     ledger.pending = 0;
+    ledger.open = 0;
     drop(ledger);
     batches.failed = true;
     batches.error = Some(error);

@@ -19,7 +19,7 @@ use crate::{
     plugin::{TaskParts, install_parts},
     policy::{self, Actor, Duty, Evaluator, Exploration, Policy},
     replay::Replay,
-    replay_writer::ReplayWriter,
+    replay_writer::{ReplayWriteMode, ReplayWriter, WholeEpisodes, mode_conflicts},
     rollout::{ArenaPool, Columns, RewardTransform, Rollout, TrajectoryPool},
     schedule::{Collect, CollectSystems, Executor, Overlap, TaskSystems},
     seed::Seed,
@@ -53,6 +53,14 @@ pub struct HostConfig {
     /// Number of this collection among several whose data are put together, as
     /// [`CollectorConfig::worker`](crate::config::CollectorConfig::worker). Default: none, and ids as of worker 0.
     pub worker: Option<u16>,
+    /// What is written to the replay buffer. Only with [`HostBuilder::replay`]. Default: rollouts.
+    pub replay_write_mode: Option<ReplayWriteMode>,
+    /// Finished episodes of a write, fewer if fewer wait. Only with mode `Trajectory`. Default: all that wait.
+    pub trajs_per_write: Option<usize>,
+    /// Frames of running episodes that are held until their end, as
+    /// [`CollectorConfig::max_open_frames`](crate::config::CollectorConfig::max_open_frames). Only with mode
+    /// `Trajectory`. Default: 1,048,576.
+    pub max_open_frames: Option<usize>,
 }
 
 impl Default for HostConfig {
@@ -68,6 +76,9 @@ impl Default for HostConfig {
             set_truncated: false,
             episode_events: false,
             worker: None,
+            replay_write_mode: None,
+            trajs_per_write: None,
+            max_open_frames: None,
         }
     }
 }
@@ -106,9 +117,10 @@ impl<T: Task> HostBuilder<T> {
         self
     }
 
-    /// Writes each rollout to `replay` at the end of its last tick; [`Batches`] then has none. Several collectors and
-    /// hosts may share a buffer if each has its own number ([`HostConfig::worker`]). An episode that is cut
-    /// between two rollouts, as its row left the world, has no end in the buffer.
+    /// Writes each rollout, or the episodes that are complete with it ([`HostConfig::replay_write_mode`]), to `replay` at
+    /// the end of its last tick; [`Batches`] then has none. Several collectors and hosts may share a buffer if each has
+    /// its own number ([`HostConfig::worker`]). Of rollouts an episode that is cut between two of them, as its row left
+    /// the world, has no end in the buffer; written whole it has.
     #[must_use]
     pub fn replay(mut self, replay: &Replay<T>) -> Self {
         self.replay = Some(replay.clone());
@@ -144,7 +156,8 @@ impl<T: Task> HostBuilder<T> {
             _ => None,
         };
         let columns = columns::<T>(world, &actor, extras)?;
-        let writer = |replay| ReplayWriter::new(replay, config.worker.unwrap_or(0), &columns.specs, None);
+        let writer =
+            |replay| ReplayWriter::new(replay, config.worker.unwrap_or(0), &columns.specs, config.whole_episodes());
         let replay = replay.as_ref().map(writer).transpose()?;
         let fixed = Fixed { backend: actor.backend().into(), ..Fixed::default() };
         let monitor = Monitor::new(fixed);
@@ -238,6 +251,8 @@ fn host_rows<T: Task>(world: &mut World, schedule: &mut Schedule) {
     rows::require_columns::<T>(world);
     world.add_observer(rows::join::<T>);
     world.add_observer(rows::leave::<T>);
+    world.add_observer(rows::join_enabled::<T>);
+    world.add_observer(rows::leave_disabled::<T>);
 }
 
 /// gleaner steps: `rows` environments come into the world.
@@ -294,11 +309,20 @@ impl HostConfig {
         require(self.max_frames_per_traj != Some(0), "max_frames_per_traj", "0".into(), "1 or more, or none");
         let arenas = self.max_arenas;
         require((1..=1 << 16).contains(&arenas), "max_arenas", arenas.to_string(), "1 to 65536");
+        require(self.trajs_per_write != Some(0), "trajs_per_write", "0".into(), "1 or more, or none");
         errors.extend(self.reward.problems());
+        let (mode, whole) = (self.replay_write_mode, self.trajs_per_write);
+        errors.extend(mode_conflicts(replay, mode, whole, self.max_open_frames));
         if replay && self.set_truncated {
             let reason = "the edge of a batch means nothing in a buffer; leave set_truncated out".into();
             errors.push(Error::Conflict { first: "set_truncated", second: "replay", reason });
         }
         Error::all(errors)
+    }
+
+    fn whole_episodes(&self) -> Option<WholeEpisodes> {
+        let max_open = self.max_open_frames.unwrap_or(1 << 20);
+        (self.replay_write_mode == Some(ReplayWriteMode::Trajectory))
+            .then_some(WholeEpisodes { per_write: self.trajs_per_write, max_open })
     }
 }

@@ -5,7 +5,8 @@
 //! ```
 //!
 //! An entity becomes a row by carrying [`Observation<T>`]; what else a row needs comes with it. It joins the next
-//! rollout, and leaves by being despawned or losing the component. The host applies [`Action<T>`] of rows that are
+//! rollout, and leaves by being despawned or disabled or by losing the component; back again it is a new row, whose next
+//! episode begins with what it then sees. The host applies [`Action<T>`] of rows that are
 //! [`Acting`], and writes [`Reward`], the next [`Observation<T>`] and, when the episode ended, [`End`] and
 //! [`LastObservation<T>`](crate::components::LastObservation) (the real last one; `Observation` is then the new
 //! episode's first). When the engine ends an episode (`max_frames_per_traj`) it sets [`ResetRequest`]; the host resets

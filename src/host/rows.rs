@@ -2,7 +2,7 @@
 
 use std::marker::PhantomData;
 
-use bevy_ecs::prelude::*;
+use bevy_ecs::{entity_disabling::Disabled, prelude::*};
 
 use crate::{
     components::{
@@ -73,13 +73,21 @@ pub(super) fn require_columns<T: Task>(world: &mut World) {
     world.register_required_components_with::<Observation<T>, Slot>(|| Slot(WAITING));
 }
 
+type Joining<'w, 's, T> =
+    Query<'w, 's, (&'static mut RowIndex, &'static mut ActionKey), (With<Observation<T>>, Allow<Disabled>)>;
+
 /// Gives an arriving row its number and streams.
-pub(super) fn join<T: Task>(
-    event: On<Add<Observation<T>>>,
-    mut rows: Query<(&mut RowIndex, &mut ActionKey), With<Observation<T>>>,
-    mut shared: ResMut<HostRows<T>>,
-) {
-    if let Ok((mut row, mut key)) = rows.get_mut(event.entity)
+pub(super) fn join<T: Task>(event: On<Add<Observation<T>>>, rows: Joining<T>, shared: ResMut<HostRows<T>>) {
+    give_number(event.entity, rows, shared);
+}
+
+/// A row that is enabled again is a new one.
+pub(super) fn join_enabled<T: Task>(event: On<Remove<Disabled>>, rows: Joining<T>, shared: ResMut<HostRows<T>>) {
+    give_number(event.entity, rows, shared);
+}
+
+fn give_number<T: Task>(entity: Entity, mut rows: Joining<T>, mut shared: ResMut<HostRows<T>>) {
+    if let Ok((mut row, mut key)) = rows.get_mut(entity)
         && row.0 == WAITING
     {
         row.0 = shared.next_row;
@@ -88,17 +96,40 @@ pub(super) fn join<T: Task>(
     }
 }
 
+type LeavingRow<T> = (
+    (
+        &'static mut Slot,
+        &'static mut RowIndex,
+        &'static mut EpisodeStep,
+        &'static mut EpisodeReturn,
+        &'static mut Acting,
+    ),
+    (&'static TrajectoryId, &'static Observation<T>),
+);
+type Leaving<'w, 's, T> = Query<'w, 's, LeavingRow<T>, Allow<Disabled>>;
+
 /// Keeps the unfinished episode of a row that leaves.
 pub(super) fn leave<T: Task>(
     event: On<Remove<Observation<T>>>,
-    mut rows: Query<(
-        (&mut Slot, &mut RowIndex, &mut EpisodeStep, &mut EpisodeReturn, &mut Acting),
-        (&TrajectoryId, &Observation<T>),
-    )>,
+    rows: Leaving<T>,
     holder: Res<RolloutSlot<T>>,
-    mut shared: ResMut<HostRows<T>>,
+    shared: ResMut<HostRows<T>>,
 ) {
-    let Ok(((mut slot, mut row, mut step, mut total, mut acting), (id, last))) = rows.get_mut(event.entity) else {
+    take_leave(event.entity, rows, &holder, shared);
+}
+
+/// A row that is disabled leaves.
+pub(super) fn leave_disabled<T: Task>(
+    event: On<Add<Disabled>>,
+    rows: Leaving<T>,
+    holder: Res<RolloutSlot<T>>,
+    shared: ResMut<HostRows<T>>,
+) {
+    take_leave(event.entity, rows, &holder, shared);
+}
+
+fn take_leave<T: Task>(entity: Entity, mut rows: Leaving<T>, holder: &RolloutSlot<T>, mut shared: ResMut<HostRows<T>>) {
+    let Ok(((mut slot, mut row, mut step, mut total, mut acting), (id, last))) = rows.get_mut(entity) else {
         return;
     };
     // An entity that comes back is a new row.

@@ -1,6 +1,6 @@
 //! Samples of several buffers as one.
 
-use super::Sample;
+use super::{Sample, lists::Lists};
 use crate::{bytes::Bytes, error::Error, task::Task};
 
 impl<T: Task> Sample<T> {
@@ -9,12 +9,15 @@ impl<T: Task> Sample<T> {
         self.frames.clear();
         self.weights.clear();
         self.ends.clear();
+        self.joints.clear();
+        self.after_joints.resize(0);
         self.missing.clear();
         self.buffers.clear();
         self.n_step.returns.clear();
         self.n_step.discounts.clear();
         self.columns.iter_mut().for_each(|column| column.resize(0));
         self.next.resize(0);
+        self.lists.iter_mut().for_each(Lists::clear);
         self.learning = 0..usize::MAX;
         self.capacities.clear();
     }
@@ -27,12 +30,13 @@ impl<T: Task> Sample<T> {
                 self.specs.clone_from(&other.specs);
             }
             self.columns.resize_with(other.columns.len(), Bytes::default);
+            self.adopt_lists(other);
             self.learning = other.learning.clone();
         }
         let returns = self.n_step.returns.len() == self.ends.len() && other.n_step.returns.len() == other.ends.len();
         let none = self.n_step.returns.is_empty() && other.n_step.returns.is_empty();
         let differs = match () {
-            () if self.specs != other.specs => "columns",
+            () if self.specs != other.specs || !self.has_lists_of(other.ragged_columns()) => "columns",
             () if self.learning != other.learning => "sequences",
             () if !(returns || none) => "n_step",
             () => "",
@@ -44,12 +48,19 @@ impl<T: Task> Sample<T> {
                 "the same in all buffers of a mixture",
             ));
         }
-        for (own, new) in self.columns.iter_mut().zip(&other.columns).chain([(&mut self.next, &other.next)]) {
+        for (own, new) in self
+            .columns
+            .iter_mut()
+            .zip(&other.columns)
+            .chain([(&mut self.next, &other.next), (&mut self.after_joints, &other.after_joints)])
+        {
             let at = own.bytes().len();
             own.resize(at + new.bytes().len());
             own.bytes_mut()[at..].copy_from_slice(new.bytes());
         }
+        self.append_lists(other);
         let slots = self.frames.len();
+        self.joints.extend(other.joints.iter().map(|joint| slots + joint));
         self.frames.extend(&other.frames);
         self.weights.extend(&other.weights);
         self.missing.extend((0..other.ends.len()).map(|pick| other.missing.get(pick).copied().unwrap_or(0)));

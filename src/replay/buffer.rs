@@ -19,7 +19,7 @@ use super::{
     write::{Writer, Written},
 };
 use crate::{
-    components::{ColumnSpec, Frames},
+    components::{ColumnSpec, Frames, RaggedSpec},
     error::Error,
     task::Task,
 };
@@ -58,6 +58,9 @@ pub struct ReplayConfig {
     pub deadline: Duration,
     /// Keeps what is drawn in step with what is written. Default: none, nobody waits.
     pub limiter: Option<Limiter>,
+    /// Elements that each ragged column holds at most, of all frames together: a frame whose elements have no room any
+    /// more goes, though the buffer could hold it. Default: 64 for each frame of the capacity.
+    pub ragged_elements: Option<u64>,
 }
 
 impl Default for ReplayConfig {
@@ -67,9 +70,13 @@ impl Default for ReplayConfig {
             storage: Storage::Memory,
             deadline: Duration::from_secs(10),
             limiter: None,
+            ragged_elements: None,
         }
     }
 }
+
+/// Elements of a ragged column for each frame, unless options say how many in all.
+const ELEMENTS: u64 = 64;
 
 impl ReplayConfig {
     fn check(&self) -> Result<(), Error> {
@@ -82,6 +89,9 @@ impl ReplayConfig {
             Capacity::Frames(0) => errors.push(Error::config("capacity", "0 frames", "1 or more")),
             Capacity::Bytes(0) => errors.push(Error::config("capacity", "0 bytes", "1 or more")),
             _ => errors.extend(self.limiter.iter().flat_map(|limiter| limiter.problems(most))),
+        }
+        if self.ragged_elements == Some(0) {
+            errors.push(Error::config("ragged_elements", 0, "1 or more, or none"));
         }
         if self.deadline.is_zero() {
             errors.push(Error::config("deadline", "0", "more than 0"));
@@ -199,11 +209,14 @@ impl<T: Task> Replay<T> {
         let ring = match self.shared.ring.get() {
             Some(ring) => ring,
             None => {
-                let ring = Ring::new(frames.columns(), self.capacity(frames.columns())?, &self.shared.config.storage)?;
+                let (specs, ragged) = (frames.columns(), frames.ragged());
+                let sizes = self.sizes(specs, ragged)?;
+                let ring = Ring::new(specs, ragged, sizes, &self.shared.config.storage)?;
                 self.shared.ring.get_or_init(|| ring)
             }
         };
         check_columns(&ring.specs, frames.columns())?;
+        check_ragged(ring.ragged.iter().map(|column| &column.spec), frames.ragged())?;
         let written = writer.extend(ring, frames, deadline)?;
         if let Some(room) = room {
             room.written(ring.lock().window);
@@ -221,19 +234,27 @@ impl<T: Task> Replay<T> {
         self.shared.gate.as_ref()
     }
 
-    pub(super) fn capacity(&self, specs: &[ColumnSpec]) -> Result<u64, Error> {
-        let width = Ring::frame_bytes(specs) as u64;
-        match self.shared.config.capacity {
-            Capacity::Frames(frames) => Ok(frames),
-            Capacity::Bytes(bytes) if bytes < width => {
-                Err(Error::config("capacity", format!("{bytes} bytes"), format!("at least one frame's {width} bytes")))
-            }
+    /// How many frames a buffer of such columns holds, and how many elements of each ragged one.
+    pub(super) fn sizes(&self, specs: &[ColumnSpec], ragged: &[RaggedSpec]) -> Result<(u64, u64), Error> {
+        let elements = self.shared.config.ragged_elements;
+        let sizes = ragged.iter().map(|spec| spec.dtype.size() as u64).sum::<u64>();
+        let lists = ragged.len() as u64 * 16 + elements.map_or(ELEMENTS * sizes, |_| 0);
+        let width = Ring::frame_bytes(specs) as u64 + lists;
+        let frames = match self.shared.config.capacity {
+            Capacity::Frames(frames) => frames,
             Capacity::Bytes(bytes) => {
-                let frames = bytes / width;
+                let left = bytes.saturating_sub(elements.unwrap_or(0).saturating_mul(sizes));
+                if left < width {
+                    let legal = format!("at least one frame's {} bytes", width + bytes - left);
+                    return Err(Error::config("capacity", format!("{bytes} bytes"), legal));
+                }
+                let frames = left / width;
                 let problems = self.shared.config.limiter.iter().flat_map(|limiter| limiter.problems(frames));
-                Error::all(problems.collect()).map(|()| frames)
+                Error::all(problems.collect())?;
+                frames
             }
-        }
+        };
+        Ok((frames, elements.unwrap_or(frames.saturating_mul(ELEMENTS))))
     }
 
     /// A sampler of this buffer: how frames are drawn is set on it. Any number of them may be made.
@@ -305,6 +326,22 @@ pub(super) fn check_columns(own: &[ColumnSpec], given: &[ColumnSpec]) -> Result<
         None => names(given),
     };
     Err(Error::config("columns", value, format!("those of the first write: {}", names(own))))
+}
+
+/// Ragged columns do not change either.
+pub(super) fn check_ragged<'r>(
+    own: impl Iterator<Item = &'r RaggedSpec> + Clone,
+    given: &[RaggedSpec],
+) -> Result<(), Error> {
+    if own.clone().eq(given) {
+        return Ok(());
+    }
+    let list = |specs: &mut dyn Iterator<Item = &RaggedSpec>| {
+        let told: Vec<_> = specs.map(|spec| format!("{} of {}", spec.name, spec.dtype)).collect();
+        if told.is_empty() { "none".into() } else { told.join(", ") }
+    };
+    let legal = format!("those of the first write: {}", list(&mut own.clone()));
+    Err(Error::config("ragged columns", list(&mut given.iter()), legal))
 }
 
 impl<T: Task> fmt::Debug for Replay<T> {

@@ -5,6 +5,7 @@ use super::{
     cells::Move,
     index::Piece,
     lap::Lap,
+    ragged::List,
     ring::{Pin, Ring},
     sampler::{Layout, Pick},
     view::View,
@@ -19,11 +20,11 @@ use crate::{
 #[derive(Default)]
 pub(super) struct Scratch {
     /// By pick: where its first frame lies.
-    slots: Vec<usize>,
+    pub(super) slots: Vec<usize>,
     /// By pick: its trajectory's record.
     records: Vec<u32>,
     /// Where slices lie; empty if every pick is a single frame.
-    moves: Vec<Move>,
+    pub(super) moves: Vec<Move>,
     /// By pick: where the frame lies whose observation follows; that of the pick itself if there is none.
     next: Vec<usize>,
     /// Picks that no frame follows, and the observations after them.
@@ -33,12 +34,19 @@ pub(super) struct Scratch {
     pads: Vec<(usize, usize)>,
     /// By pick: the slot of its last frame.
     last: Vec<usize>,
+    /// By slot of the sample that ends an episode within a pick: where the frame lies whose observation follows, or any if
+    /// none does; and which of them those are.
+    joints: Vec<usize>,
+    joint_finals: Vec<usize>,
+    joint_observations: Vec<u8>,
     oldest: Option<u64>,
     /// The frames of the n-step returns, and by pick where they end.
     ahead: Vec<Piece>,
     ahead_ends: Vec<usize>,
     rewards: Bytes,
     flags: Bytes,
+    /// By slot of the sample, of the ragged column at hand.
+    pub(super) lists: Vec<List>,
 }
 
 impl Scratch {
@@ -50,6 +58,9 @@ impl Scratch {
         self.final_observations.clear();
         self.pads.clear();
         self.last.clear();
+        self.joints.clear();
+        self.joint_finals.clear();
+        self.joint_observations.clear();
         self.oldest = None;
         self.ahead.clear();
         self.ahead_ends.clear();
@@ -71,12 +82,12 @@ impl Scratch {
     /// Notes the frame whose observation follows the next pick. If there is none the index has the observation, which is
     /// kept while the lock is held.
     #[inline(always)]
-    fn follow(&mut self, view: &View<'_>, lap: Lap, frame: Option<u64>) {
+    fn follow(&mut self, view: &View<'_>, lap: Lap, record: u32, frame: Option<u64>) {
         let i = self.next.len();
         self.next.push(frame.map_or(self.slots[i], |frame| lap.slot(frame)));
         if frame.is_none() {
             self.finals.push(i);
-            self.final_observations.extend_from_slice(view.state.index.last_observation(self.records[i]));
+            self.final_observations.extend_from_slice(view.state.index.last_observation(record));
         }
     }
 }
@@ -99,6 +110,8 @@ impl<T: Task> Sample<T> {
         self.frames.clear();
         self.weights.clear();
         self.ends.clear();
+        self.joints.clear();
+        self.after_joints.resize(0);
         self.scratch.clear();
         self.next.resize(picks.len() * specs[column::OBSERVATION].stride);
         self.scratch.oldest = picks.iter().map(|pick| pick.frame).min();
@@ -124,20 +137,24 @@ impl<T: Task> Sample<T> {
         self.ends.extend(1..=picks.len());
         for (i, pick) in picks.iter().enumerate() {
             self.scratch.fetch_record(view, i + AHEAD);
-            let next = view.trajectory(self.scratch.records[i]).after(pick.frame, view.window());
-            self.scratch.follow(view, lap, next);
+            let record = self.scratch.records[i];
+            let next = view.trajectory(record).after(pick.frame, view.window());
+            self.scratch.follow(view, lap, record, next);
         }
     }
 
     /// Picks of any length, with what their layout adds.
     fn begin_slices(&mut self, view: &View<'_>, lap: Lap, picks: &[Pick], layout: &Layout<'_>, n_step: u32) {
+        let mut joined = layout.joined;
         for (i, pick) in picks.iter().enumerate() {
             self.scratch.fetch_record(view, i + AHEAD);
-            let before = layout.before.get(i).copied().unwrap_or(0);
-            let behind = layout.slots.map_or(0, |slots| slots - before - pick.len);
+            let (begin, before) = (self.frames.len(), layout.before.get(i).copied().unwrap_or(0));
             self.pad(if layout.slots.is_some() { before } else { 0 });
-            self.begin_pick(view, lap, i, pick, layout.stride, n_step);
-            self.pad(behind);
+            let parts = joined.partition_point(|(of, _)| *of as usize == i);
+            self.begin_pick(view, lap, i, pick, &joined[..parts], (layout.stride, n_step));
+            joined = &joined[parts..];
+            let lie = (self.frames.len() - begin) as u32;
+            self.pad(layout.slots.map_or(0, |slots| slots - lie));
             self.ends.push(self.frames.len());
         }
     }
@@ -151,25 +168,61 @@ impl<T: Task> Sample<T> {
     }
 
     #[inline]
-    fn begin_pick(&mut self, view: &View<'_>, lap: Lap, i: usize, pick: &Pick, stride: u32, n_step: u32) {
-        let Self { frames, scratch, .. } = self;
-        let trajectory = view.trajectory(scratch.records[i]);
-        let (position, end) = (trajectory.position(pick.frame), trajectory.positions(view.window()).end);
-        trajectory.pieces(position, pick.len, stride, |piece| {
-            view.ring.moves(lap, piece, frames.len(), |part| scratch.moves.push(part));
-            frames.extend((0..piece.len).map(|i| piece.frame(i)));
-        });
-        scratch.last.push(frames.len() - 1);
-        let mut following = position + (pick.len - 1) * stride + 1;
+    fn begin_pick(
+        &mut self,
+        view: &View<'_>,
+        lap: Lap,
+        i: usize,
+        pick: &Pick,
+        joined: &[(u32, Pick)],
+        (stride, n_step): (u32, u32),
+    ) {
+        let mut record = self.scratch.records[i];
+        let mut following = self.lay(view, lap, record, pick, stride);
+        for (_, part) in joined {
+            self.join(view, lap, record, following);
+            record = view.trajectory_of(part.frame);
+            following = self.lay(view, lap, record, part, stride);
+        }
+        let scratch = &mut self.scratch;
+        scratch.last.push(self.frames.len() - 1);
+        let trajectory = view.trajectory(record);
+        let end = trajectory.positions(view.window()).end;
         if n_step > 0 {
+            let position = trajectory.position(pick.frame);
             let steps = (end - position).min(n_step.max(pick.len));
             following = position + steps;
             let at = scratch.ahead_ends.last().copied().unwrap_or(0);
             trajectory.pieces(position, steps, 1, |piece| scratch.ahead.push(piece));
             scratch.ahead_ends.push(at + steps as usize);
         }
-        let next = (following < end).then(|| trajectory.at(following));
-        scratch.follow(view, lap, next);
+        scratch.follow(view, lap, record, (following < end).then(|| trajectory.at(following)));
+    }
+
+    /// Lists frames of one trajectory behind those before; returns the position behind the last one.
+    #[inline]
+    fn lay(&mut self, view: &View<'_>, lap: Lap, record: u32, pick: &Pick, stride: u32) -> u32 {
+        let Self { frames, scratch, .. } = self;
+        let trajectory = view.trajectory(record);
+        let position = trajectory.position(pick.frame);
+        trajectory.pieces(position, pick.len, stride, |piece| {
+            view.ring.moves(lap, piece, frames.len(), |part| scratch.moves.push(part));
+            frames.extend((0..piece.len).map(|i| piece.frame(i)));
+        });
+        position + (pick.len - 1) * stride + 1
+    }
+
+    /// Notes that another episode follows the last slot, and the observation at position `following` of its own.
+    fn join(&mut self, view: &View<'_>, lap: Lap, record: u32, following: u32) {
+        let trajectory = view.trajectory(record);
+        let next = (following < trajectory.positions(view.window()).end).then(|| trajectory.at(following));
+        let (last, joint) = (self.frames.len() - 1, self.joints.len());
+        self.joints.push(last);
+        self.scratch.joints.push(lap.slot(next.unwrap_or(self.frames[last])));
+        if next.is_none() {
+            self.scratch.joint_finals.push(joint);
+            self.scratch.joint_observations.extend_from_slice(view.state.index.last_observation(record));
+        }
     }
 
     /// The oldest frame that was drawn.
@@ -179,7 +232,7 @@ impl<T: Task> Sample<T> {
 
     /// Copies the drawn frames out of the ring.
     pub(super) fn gather(&mut self, ring: &Ring, pin: &Pin<'_>, n_step: Option<(u32, f32)>) {
-        let Self { specs, columns, frames, scratch, next, .. } = self;
+        let Self { specs, columns, frames, scratch, next, after_joints, .. } = self;
         for (i, (spec, values)) in specs.iter().zip(columns).enumerate() {
             // As much room as the list of frames has: samples of varying length soon allocate no more.
             values.resize(frames.capacity() * spec.stride);
@@ -193,12 +246,17 @@ impl<T: Task> Sample<T> {
                 values.bytes_mut()[at * spec.stride..][..slots * spec.stride].fill(0);
             }
         }
-        ring.gather_each(pin, column::OBSERVATION, &scratch.next, next.bytes_mut());
         let width = specs[column::OBSERVATION].stride;
-        for (at, i) in scratch.finals.iter().enumerate() {
-            let observation = &scratch.final_observations[at * width..][..width];
-            next.bytes_mut()[i * width..][..width].copy_from_slice(observation);
-        }
+        let gather_next = |slots: &[usize], finals: &[usize], observations: &[u8], to: &mut Bytes| {
+            to.resize(slots.len() * width);
+            ring.gather_each(pin, column::OBSERVATION, slots, to.bytes_mut());
+            for (observation, i) in observations.chunks_exact(width).zip(finals) {
+                to.bytes_mut()[i * width..][..width].copy_from_slice(observation);
+            }
+        };
+        gather_next(&scratch.next, &scratch.finals, &scratch.final_observations, next);
+        gather_next(&scratch.joints, &scratch.joint_finals, &scratch.joint_observations, after_joints);
+        self.gather_lists(ring, pin);
         self.n_step.returns.clear();
         self.n_step.discounts.clear();
         match n_step {

@@ -164,6 +164,12 @@ impl Record {
         }
     }
 
+    /// Number of the frame that lies where another one would follow.
+    pub(super) fn behind(&self) -> Option<u64> {
+        let Piece { len, step, .. } = self.newest.piece;
+        (len > 0).then(|| self.newest.piece.last() + u64::from(step))
+    }
+
     /// Whether its end was written.
     pub(super) fn complete(&self, window: Window) -> bool {
         self.end.ends_episode() && self.newest.piece.last() < window.head

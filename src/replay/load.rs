@@ -6,6 +6,7 @@ use super::{
     Replay, ReplayConfig, Saved,
     index::Index,
     limiter::LimiterStats,
+    ragged::List,
     ring::Ring,
     sampling::Staged,
     save::{Head, KIND},
@@ -13,7 +14,7 @@ use super::{
 };
 use crate::{
     checkpoint::BlockReader,
-    components::{ColumnSpec, column},
+    components::{ColumnSpec, RaggedSpec, column},
     data::Dtype,
     error::Error,
     task::Task,
@@ -54,7 +55,8 @@ impl<T: Task> Replay<T> {
         }
         let limiter = parts.as_ref().map(|(head, _)| (head.limiter, head.window));
         let capacity = parts.as_ref().map_or(1, |(head, _)| head.capacity);
-        let staged = frozen.iter().map(|frozen| frozen.stage(&mut from, capacity)).collect::<Result<Vec<_>, _>>()?;
+        let staged =
+            frozen.iter().map(|frozen| frozen.stage(&mut from, self, capacity)).collect::<Result<Vec<_>, _>>()?;
         drop(frozen);
         let ring = parts.map(|(head, index)| load_frames(head, index, self.config(), &mut from)).transpose()?;
         from.finish()?;
@@ -71,7 +73,15 @@ impl<T: Task> Replay<T> {
 
     fn load_index(&self, head: Head, from: &mut BlockReader<'_>) -> Result<(Head, Index), Error> {
         check_columns::<T>(&head.specs)?;
-        let own = self.capacity(&head.specs)?;
+        check_ragged(&head)?;
+        let (own, elements) = self.sizes(&head.specs, &head.ragged)?;
+        if !head.ragged.is_empty() && elements != head.elements {
+            return Err(Error::config(
+                "ragged_elements",
+                elements,
+                format!("that of the checkpoint, {}", head.elements),
+            ));
+        }
         if own != head.capacity {
             return Err(Error::config("capacity", own, format!("that of the checkpoint, {}", head.capacity)));
         }
@@ -128,8 +138,49 @@ fn check_columns<T: Task>(specs: &[ColumnSpec]) -> Result<(), Error> {
     Ok(())
 }
 
+/// Names of ragged columns are their own.
+fn check_ragged(head: &Head) -> Result<(), Error> {
+    for (i, RaggedSpec { name, .. }) in head.ragged.iter().enumerate() {
+        let taken = head.specs.iter().any(|spec| spec.name == *name);
+        if taken || head.ragged[..i].iter().any(|other| other.name == *name) {
+            return Err(Error::Checkpoint(format!("columns: {name:?} is there twice")));
+        }
+    }
+    Ok(())
+}
+
+/// Reads lists of `frames` frames from number `at` on, behind those before of their columns, which have `ends` elements.
+fn load_lists(
+    ring: &mut Ring,
+    at: u64,
+    frames: u64,
+    ends: &mut [u64],
+    from: &mut BlockReader<'_>,
+) -> Result<(), Error> {
+    let (mut lens, mut elements) = (Vec::new(), Vec::new());
+    for (column, end) in ring.ragged.iter().zip(ends) {
+        from.raw(frames.max(1).saturating_mul(8), &mut lens)?;
+        let lens = || lens.as_chunks().0.iter().map(|len| u64::from_le_bytes(*len));
+        let sum = lens().try_fold(0_u64, u64::checked_add).filter(|sum| *sum <= column.keeps - *end);
+        let Some(sum) = sum.filter(|sum| frames > 0 || *sum == 0) else {
+            return Err(Error::Checkpoint(format!("{:?} has more than {} elements", column.spec.name, column.keeps)));
+        };
+        let size = column.spec.dtype.size();
+        from.raw(sum.saturating_mul(size as u64), &mut elements)?;
+        let mut left = &elements[..];
+        for (len, frame) in lens().take(frames as usize).zip(at..) {
+            let (own, rest) = left.split_at(len as usize * size);
+            ring.write_list(column, frame, List { first: *end, len }, own);
+            *end += len;
+            left = rest;
+        }
+    }
+    Ok(())
+}
+
 fn load_frames(head: Head, index: Index, config: &ReplayConfig, from: &mut BlockReader<'_>) -> Result<Ring, Error> {
-    let Head { specs, capacity, window, uncounted, chunk, .. } = head;
+    let Head { specs, ragged, elements, capacity, window, uncounted, chunk, .. } = head;
+    let mut ends = vec![0; ragged.len()];
     let (mut ring, mut at, mut values) = (None, window.tail, vec![Vec::new(); specs.len() + 1]);
     loop {
         let len = u64::from(chunk).min(window.head - at);
@@ -140,11 +191,12 @@ fn load_frames(head: Head, index: Index, config: &ReplayConfig, from: &mut Block
         }
         let ring: &mut Ring = match &mut ring {
             Some(ring) => ring,
-            None => ring.insert(Ring::new(&specs, capacity, &config.storage)?),
+            None => ring.insert(Ring::new(&specs, &ragged, (capacity, elements), &config.storage)?),
         };
         if len > 0 {
             values.iter().enumerate().for_each(|(i, values)| ring.restore(i, values, at));
         }
+        load_lists(ring, at, len, &mut ends, from)?;
         at += len;
         if at == window.head {
             break;

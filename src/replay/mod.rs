@@ -13,13 +13,17 @@
 //! bytes. What the blocks carry, one behind the other, is in [postcard](https://postcard.jamesmunns.com)'s format or, where
 //! it says bytes, as it lies in memory:
 //!
-//! 1. the buffer: columns (name, fields, stride, leads), capacity, window (numbers of the oldest frame and of the next one),
-//!    frames that are not counted, counters of the limiter, frames of a chunk; nothing before the first write,
+//! 1. the buffer: columns (name, fields, stride, leads), ragged columns (name, element type) and how many elements each
+//!    keeps, capacity, window (numbers of the oldest frame and of the next one), frames that are not counted, counters of
+//!    the limiter, frames of a chunk; nothing before the first write,
 //! 2. the index of trajectories, then the observation that follows the newest frame of each of its records: bytes,
-//! 3. the number of samplers, and of each how it draws, its n-step returns, its place in its random numbers, its own state
-//!    if it has drawn, and the samples that it has prepared ahead if it does that,
+//! 3. how much is saved with the buffer, and of each whether it is a sampler, a mixture (its shares, its place in its random
+//!    numbers) or hindsight (its options, its place), then the number of its samplers of this buffer, and of each how it
+//!    draws, its n-step returns, its place in its random numbers, its own state if it has drawn, and the samples that it
+//!    has prepared ahead if it does that,
 //! 4. chunks of frames, the oldest first: of each column, and last of the records that the frames belong to (u32), the
-//!    values: bytes. A buffer that holds no frame has one frame of zeros here.
+//!    values: bytes; then of each ragged column the lengths of the frames' lists (u64) and their elements: bytes. A buffer
+//!    that holds no frame has one frame of zeros here, with empty lists.
 
 mod append;
 mod buffer;
@@ -31,10 +35,12 @@ mod gather;
 mod index;
 mod lap;
 mod limiter;
+mod lists;
 mod load;
 mod mapped;
 mod prefetch;
 pub mod query;
+mod ragged;
 mod read;
 mod ring;
 mod sample;
@@ -51,6 +57,7 @@ pub use buffer::{Capacity, Replay, ReplayConfig, ReplayStats, Storage};
 pub(crate) use claim::Claim;
 pub use edit::{Newer, Patch, Updated};
 pub use limiter::{Limiter, LimiterStats};
+pub use lists::Ragged;
 pub use prefetch::Prefetch;
 pub use read::Stored;
 pub use sample::Sample;

@@ -10,7 +10,7 @@ use std::{
 
 use super::{
     Sample, Sampler,
-    sampling::{Frozen, Sealed, Staged},
+    sampling::{Frozen, Own, Sealed, Staged, Still},
 };
 use crate::{
     error::{Error, panic_message},
@@ -130,6 +130,12 @@ impl<T: Task> Prefetch<T> {
     pub fn update_priorities(&self, frames: &[u64], priorities: &[f32]) -> Result<usize, Error> {
         lock(&self.shared.sampler).update_priorities(frames, priorities)
     }
+
+    /// Lets `change` change the sampler between two samples: priorities, or the version that staleness is counted from.
+    /// Counts from the next sample that is prepared on.
+    pub fn with_sampler<R>(&self, change: impl FnOnce(&mut Sampler<T>) -> R) -> R {
+        change(&mut lock(&self.shared.sampler))
+    }
 }
 
 impl<T: Task> Iterator for Prefetch<T> {
@@ -156,13 +162,15 @@ impl<T: Task> Iterator for Prefetch<T> {
 impl<T: Task> Sealed<T> for Prefetch<T> {
     fn freeze(&self) -> Frozen<'_, T> {
         let sampler = lock(&self.shared.sampler);
-        Frozen { sampler: Box::new(sampler), ahead: Some(lock(&self.shared.queue)) }
+        let still = Still { sampler: Box::new(sampler), ahead: Some(lock(&self.shared.queue)) };
+        Frozen { own: Own::Sampler, samplers: vec![still] }
     }
 
-    fn restore(&mut self, mut staged: Staged<T>) {
+    fn restore(&mut self, staged: Staged<T>) {
+        let Some(mut staged) = staged.into_sampler() else { return };
         let mut sampler = lock(&self.shared.sampler);
         let ahead = std::mem::take(&mut staged.ahead);
-        sampler.restore(staged);
+        sampler.resume(staged);
         lock(&self.shared.queue).ready = ahead.into_iter().map(|sample| Some(Ok(sample))).collect();
         drop(sampler);
         self.shared.changed.notify_all();

@@ -20,11 +20,12 @@ use super::{
     cells::{Cells, LINE, Move, Run},
     index::{Index, Piece},
     lap::Lap,
+    ragged::{Ragged, Room},
     sync::MutexGuard,
     turns::{self, TimedOut, Turns, Window},
 };
 use crate::{
-    components::{ColumnSpec, Frames},
+    components::{ColumnSpec, Frames, RaggedSpec},
     error::Error,
 };
 
@@ -33,8 +34,9 @@ pub(super) struct Ring {
     pub specs: Box<[ColumnSpec]>,
     /// By column: its place in the cells; the last is that of the frames' records.
     places: Box<[usize]>,
-    cells: Cells,
-    turns: Turns<Kept>,
+    pub ragged: Box<[Ragged]>,
+    pub cells: Cells,
+    pub turns: Turns<Kept>,
 }
 
 /// What is behind the lock, beside the window.
@@ -58,25 +60,36 @@ impl State {
 }
 
 /// Slots that are kept free for writers: a sixteenth of the capacity, within bounds.
-fn spare(capacity: u64) -> u64 {
+pub(super) fn spare(capacity: u64) -> u64 {
     (capacity / 16).clamp(1, 1 << 16)
 }
 
 impl Ring {
-    pub(super) fn new(specs: &[ColumnSpec], capacity: u64, storage: &Storage) -> Result<Self, Error> {
+    /// A ring of `capacity` frames; each ragged column keeps `elements` elements.
+    pub(super) fn new(
+        specs: &[ColumnSpec],
+        ragged: &[RaggedSpec],
+        (capacity, elements): (u64, u64),
+        storage: &Storage,
+    ) -> Result<Self, Error> {
         let refused = || Error::config("capacity", capacity, "what memory holds");
         let slots = capacity.checked_add(spare(capacity)).ok_or_else(refused)?;
-        let (mut places, mut bytes) = (Vec::new(), 0_usize);
-        for stride in specs.iter().map(|spec| spec.stride).chain([size_of::<u32>()]) {
-            places.push(bytes);
-            let column = usize::try_from(slots).ok().and_then(|slots| slots.checked_mul(stride));
-            let padded = column.and_then(|column| column.checked_next_multiple_of(LINE));
-            bytes = padded.and_then(|column| bytes.checked_add(column)).ok_or_else(refused)?;
-        }
+        let mut bytes = 0_usize;
+        let mut place = |values: u64, size: usize| {
+            let column = usize::try_from(values).ok()?.checked_mul(size)?.checked_next_multiple_of(LINE)?;
+            let place = bytes;
+            bytes = bytes.checked_add(column)?;
+            Some(place)
+        };
+        let strides = specs.iter().map(|spec| spec.stride).chain([size_of::<u32>()]);
+        let places: Option<Box<_>> = strides.map(|stride| place(slots, stride)).collect();
+        let lists: Option<Box<_>> = ragged.iter().map(|spec| Ragged::new(spec, elements, slots, &mut place)).collect();
+        let (Some(places), Some(ragged)) = (places, lists) else { return Err(refused()) };
         let index = Index::new(specs[crate::components::column::OBSERVATION].stride);
         Ok(Self {
             specs: specs.into(),
-            places: places.into(),
+            places,
+            ragged,
             cells: Cells::new(bytes, storage)?,
             turns: Turns::new(capacity, slots, Window::default(), Kept { index, uncounted: 0 }),
         })
@@ -121,14 +134,16 @@ impl Ring {
     }
 
     pub(super) fn memory(&self) -> usize {
-        self.turns.slots as usize * Self::frame_bytes(&self.specs) + self.lock().index.memory()
+        let lists: usize = self.ragged.iter().map(|column| column.memory(self.turns.slots)).sum();
+        self.turns.slots as usize * Self::frame_bytes(&self.specs) + lists + self.lock().index.memory()
     }
 
     /// Takes the room for `frames` new frames, which nobody draws before they are shown: waits until no frame is pinned
-    /// that they overwrite. The lock is held, so that the index can be told at once.
-    pub(super) fn reserve(&self, frames: u64, deadline: Duration) -> Result<MutexGuard<'_, State>, Error> {
+    /// that they, or the elements of their lists, overwrite. The lock is held, so that the index can be told at once.
+    pub(super) fn reserve(&self, frames: u64, room: &Room, deadline: Duration) -> Result<MutexGuard<'_, State>, Error> {
         let late = |TimedOut| Error::Timeout { what: "reading the oldest frames of the replay buffer", deadline };
-        let mut state = self.turns.reserve(frames, deadline).map_err(late)?;
+        let lost = |frame| room.overwrites(self, frame);
+        let mut state = self.turns.reserve(frames, room.keep, lost, deadline).map_err(late)?;
         let tail = state.window.tail;
         state.index.evict(tail);
         Ok(state)
@@ -177,9 +192,9 @@ impl Ring {
         }
     }
 
-    /// Shows `frames` frames that were written; returns the write count.
-    pub(super) fn show(&self, frames: u64, observations: impl FnOnce(&mut Index)) -> u64 {
-        self.turns.show(frames, |state| {
+    /// Shows `frames` frames that were written, but for those below number `keep`; returns the write count.
+    pub(super) fn show(&self, frames: u64, keep: u64, observations: impl FnOnce(&mut Index)) -> u64 {
+        self.turns.show(frames, keep, |state| {
             let tail = state.window.tail;
             observations(&mut state.index);
             state.index.evict(tail);

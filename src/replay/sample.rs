@@ -5,7 +5,7 @@ use std::{fmt, marker::PhantomData, ops::Range};
 use bytemuck::Pod;
 use serde::{Deserialize, Serialize};
 
-use super::gather::Scratch;
+use super::{gather::Scratch, lists::Lists};
 use crate::{
     bytes::Bytes,
     components::{ColumnSpec, End, EpisodeStep, Flags, TrajectoryId, column},
@@ -21,6 +21,8 @@ use crate::{
 pub struct Sample<T: Task> {
     pub(super) specs: Box<[ColumnSpec]>,
     pub(super) columns: Vec<Bytes>,
+    /// Ragged columns.
+    pub(super) lists: Vec<Lists>,
     /// By pick: the observation after its last frame.
     pub(super) next: Bytes,
     pub(super) capacity: u64,
@@ -28,6 +30,9 @@ pub struct Sample<T: Task> {
     pub(super) weights: Vec<f32>,
     /// By pick: where its slots end.
     pub(super) ends: Vec<usize>,
+    /// Slots that end an episode which another one follows in the same pick, and the observations after them.
+    pub(super) joints: Vec<usize>,
+    pub(super) after_joints: Bytes,
     /// The slots of each pick that are learned from.
     pub(super) learning: Range<usize>,
     /// By pick: slots that its trajectory was too short for, before the first; empty if no pick misses any.
@@ -56,11 +61,14 @@ impl<T: Task> Default for Sample<T> {
         Self {
             specs: Box::default(),
             columns: Vec::new(),
+            lists: Vec::new(),
             next: Bytes::default(),
             capacity: 1,
             frames: Vec::new(),
             weights: Vec::new(),
             ends: Vec::new(),
+            joints: Vec::new(),
+            after_joints: Bytes::default(),
             learning: 0..usize::MAX,
             missing: Vec::new(),
             buffers: Vec::new(),
@@ -126,8 +134,11 @@ impl<T: Task> Sample<T> {
     }
 
     /// The real observation after frame `i`; with n-step returns that after the last step. In sequences with dilation that
-    /// of the next slot.
+    /// of the next slot of its episode.
     pub fn next_observation(&self, i: usize) -> &T::Observation {
+        if let Ok(joint) = self.joints.binary_search(&i) {
+            return &self.after_joints.values()[joint];
+        }
         let pick = self.pick_of(i);
         let last = i + 1 == self.ends[pick] || !self.flags()[i + 1].valid();
         if last { &self.next_observations()[pick] } else { &self.observations()[i + 1] }
@@ -254,7 +265,7 @@ impl<T: Task> Sample<T> {
         let wanted = self.specs == ring.specs
             && self.columns.len() == ring.specs.len()
             && columns.into_iter().all(|(spec, values)| Some(values.bytes().len()) == spec.stride.checked_mul(frames));
-        if !wanted {
+        if !wanted || !self.lists_are_whole(ring) {
             return Err("a sample has other columns".into());
         }
         let next = ring.specs[column::OBSERVATION].stride.checked_mul(picks);
@@ -267,7 +278,11 @@ impl<T: Task> Sample<T> {
             before.is_some_and(|before| before < self.pick(i).len())
         };
         let missing = (self.missing.is_empty() || self.missing.len() == picks) && ends && (0..picks).all(anchor);
-        let one = self.buffers.is_empty() && self.capacities.is_empty() && missing;
+        let after_joints = ring.specs[column::OBSERVATION].stride.checked_mul(self.joints.len());
+        let joints = self.joints.is_sorted()
+            && self.joints.last().is_none_or(|last| *last < frames)
+            && after_joints == Some(self.after_joints.bytes().len());
+        let one = joints && self.buffers.is_empty() && self.capacities.is_empty() && missing;
         let whole = one && steps && ends && next == Some(self.next.bytes().len()) && self.weights.len() == picks;
         if whole && self.capacity == ring.capacity() { Ok(()) } else { Err("a sample is not whole".into()) }
     }
@@ -275,7 +290,9 @@ impl<T: Task> Sample<T> {
     /// Bytes held.
     pub fn memory(&self) -> usize {
         self.columns.iter().map(Bytes::capacity).sum::<usize>()
+            + self.lists.iter().map(Lists::memory).sum::<usize>()
             + self.next.capacity()
+            + self.after_joints.capacity()
             + self.frames.capacity() * size_of::<u64>()
             + (self.weights.capacity() + self.n_step.returns.capacity() * 2) * size_of::<f32>()
     }

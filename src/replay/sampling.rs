@@ -13,7 +13,7 @@ use super::{
 use crate::{error::Error, task::Task};
 
 pub use state::Saved;
-pub(super) use state::{Frozen, Staged, sealed::Sealed};
+pub(super) use state::{Frozen, Own, Staged, Still, sealed::Sealed};
 
 /// Options of a [`Sampler`].
 pub struct SamplerBuilder<T: Task> {
@@ -73,11 +73,16 @@ impl<T: Task> SamplerBuilder<T> {
             }
         }
         self.sampling.check(&mut errors);
+        if self.n_step.is_some() && self.sampling.joins() {
+            let reason = "returns end with their episode, sequences with boundary Reset go on; leave one of them out";
+            errors.push(Error::Conflict { first: "n_step", second: "boundary", reason: reason.into() });
+        }
         Error::all(errors)?;
         Ok(Sampler {
             draw: None,
             draws: Draws::new(self.seed),
             picks: Vec::new(),
+            anchors: Default::default(),
             replay: self.replay,
             sampling: self.sampling,
             batch_size: self.batch_size,
@@ -96,6 +101,8 @@ pub struct Sampler<T: Task> {
     draw: Option<Box<dyn Draw>>,
     draws: Draws,
     picks: Vec<Pick>,
+    /// Anchors that get priorities. Scratch.
+    anchors: (Vec<u64>, Vec<f32>),
     batch_size: Option<usize>,
     n_step: Option<(u32, f32)>,
     /// Whether iteration has stopped at the end of the epoch.
@@ -191,6 +198,33 @@ impl<T: Task> Sampler<T> {
             return Err(Error::config("priorities", bad, "finite numbers from 0 on"));
         }
         self.with_draw("update_priorities", |draw, view| draw.update(view, frames, priorities))
+    }
+
+    /// Gives each pick of an earlier sample the highest priority of its slots to learn from, given one for each slot: its
+    /// [anchor](Sample::anchor) gets it. Returns how many anchors were there. Errors: those of
+    /// [`update_priorities`](Self::update_priorities); a sample of a mixture.
+    pub fn update_anchors(&mut self, sample: &Sample<T>, priorities: &[f32]) -> Result<usize, Error> {
+        if priorities.len() != sample.len() {
+            let legal = format!("one for each of {} slots", sample.len());
+            return Err(Error::config("priorities", format!("{} numbers", priorities.len()), legal));
+        }
+        if !sample.buffers().is_empty() {
+            let problem = "the sample is a mixture's; update the priorities of each of its samplers".into();
+            return Err(Error::State { call: "update_anchors", problem });
+        }
+        let (mut frames, mut highest) = std::mem::take(&mut self.anchors);
+        frames.clear();
+        highest.clear();
+        for pick in 0..sample.picks() {
+            let learning = sample.pick(pick).filter(|i| sample.is_learning(*i)).map(|i| priorities[i]);
+            // One that is not a number stays, for the error that names it.
+            let most = |most: f32, priority: f32| if most.is_nan() || most > priority { most } else { priority };
+            frames.push(sample.anchor(pick));
+            highest.push(learning.fold(0.0, most));
+        }
+        let taken = self.update_priorities(&frames, &highest);
+        self.anchors = (frames, highest);
+        taken
     }
 
     /// Gives frames of earlier samples the priority of new ones again; frames that were overwritten since are left alone.

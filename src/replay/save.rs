@@ -7,13 +7,15 @@ use serde::{Deserialize, Serialize};
 use super::{
     Replay, Saved,
     index::{Index, Piece, Window},
+    lap::Lap,
     limiter::{Gate, LimiterStats},
+    ragged::List,
     ring::{Pin, Ring},
 };
 use crate::{
     bytes::Bytes,
     checkpoint::{self, BlockWriter, Kind},
-    components::ColumnSpec,
+    components::{ColumnSpec, RaggedSpec},
     error::Error,
     task::Task,
 };
@@ -26,6 +28,9 @@ const CHUNK: usize = 1 << 18;
 #[derive(Serialize, Deserialize)]
 pub(super) struct Head {
     pub specs: Vec<ColumnSpec>,
+    pub ragged: Vec<RaggedSpec>,
+    /// Elements that each ragged column keeps.
+    pub elements: u64,
     pub capacity: u64,
     pub window: Window,
     /// Frames that were written before the count of them began anew.
@@ -59,7 +64,11 @@ impl<T: Task> Replay<T> {
     /// ```
     ///
     /// The file at `path` is the old one until the new one is whole and on the disk, also if the process or the machine
-    /// dies meanwhile. What it leaves beside it then, `.NAME.….new`, goes with the next save. Errors: the file system's, a sampler of another buffer.
+    /// dies meanwhile. What it leaves beside it then, `.NAME.….new`, goes with the next save.
+    ///
+    /// A [`Mixture`](super::sampler::Mixture) is saved with each of its buffers, without a draw in between: every file has
+    /// its shares and random numbers, and its samplers of that buffer. Errors: the file system's, a sampler of another
+    /// buffer.
     pub fn save(&self, path: impl AsRef<Path>, samplers: &[&dyn Saved<T>]) -> Result<(), Error> {
         checkpoint::replace(path.as_ref(), |to| self.save_to(to, samplers))
     }
@@ -82,7 +91,7 @@ impl<T: Task> Replay<T> {
             None => to.part(&None::<Head>)?,
         }
         to.part(&(frozen.len() as u64))?;
-        frozen.iter().try_for_each(|frozen| frozen.save(&mut to))?;
+        frozen.iter().try_for_each(|frozen| frozen.save(&mut to, self))?;
         drop(frozen);
         if let Some(snapshot) = snapshot {
             snapshot.save_frames(&mut to)?;
@@ -118,7 +127,9 @@ impl Snapshot<'_> {
     fn save_index(&self, to: &mut BlockWriter<'_>) -> Result<(), Error> {
         let Self { window, uncounted, limiter, .. } = *self;
         let (specs, capacity, chunk) = (self.ring.specs.to_vec(), self.ring.capacity(), self.chunk());
-        let head = Head { specs, capacity, window, uncounted, limiter, chunk };
+        let ragged: Vec<_> = self.ring.ragged.iter().map(|column| column.spec.clone()).collect();
+        let elements = self.ring.ragged.first().map_or(0, |column| column.keeps);
+        let head = Head { specs, ragged, elements, capacity, window, uncounted, limiter, chunk };
         to.part(&Some(head))?;
         to.part(&self.index)?;
         to.raw(self.index.last_observations())
@@ -127,7 +138,9 @@ impl Snapshot<'_> {
     fn save_frames(mut self, to: &mut BlockWriter<'_>) -> Result<(), Error> {
         let Self { ring, window, .. } = self;
         if window.tail == window.head {
-            return ring.specs.iter().try_for_each(|spec| to.raw(&vec![0; spec.stride])).and_then(|()| to.raw(&[0; 4]));
+            ring.specs.iter().try_for_each(|spec| to.raw(&vec![0; spec.stride]))?;
+            to.raw(&[0; size_of::<u32>()])?;
+            return ring.ragged.iter().try_for_each(|_| to.raw(&[0; size_of::<u64>()]));
         }
         let (mut at, mut values) = (window.tail, Bytes::default());
         while at < window.head {
@@ -141,8 +154,24 @@ impl Snapshot<'_> {
             values.resize(len as usize * size_of::<u32>());
             ring.gather_records(&self.pin, piece, values.bytes_mut());
             to.raw(values.bytes())?;
+            self.save_lists(piece, to, &mut values)?;
             at += len;
             self.pin.advance(at);
+        }
+        Ok(())
+    }
+
+    fn save_lists(&self, piece: Piece, to: &mut BlockWriter<'_>, values: &mut Bytes) -> Result<(), Error> {
+        let (mut moves, mut lists) = (Vec::new(), vec![List::default(); piece.len as usize]);
+        self.ring.moves(Lap::new(piece.first, self.ring.turns.slots), piece, 0, |part| moves.push(part));
+        for (i, column) in self.ring.ragged.iter().enumerate() {
+            self.ring.lists(&self.pin, i, &[], &moves, &mut lists);
+            lists.iter().try_for_each(|list| to.raw(&list.len.to_le_bytes()))?;
+            for list in &lists {
+                values.resize(list.len as usize * column.spec.dtype.size());
+                self.ring.elements(&self.pin, i, *list, values.bytes_mut());
+                to.raw(values.bytes())?;
+            }
         }
         Ok(())
     }

@@ -2,9 +2,13 @@
 
 use std::{fmt, marker::PhantomData, sync::Arc};
 
-use super::{Replay, buffer::check_columns, write::Episodes};
+use super::{
+    Capacity, Replay, ReplayConfig,
+    buffer::{check_columns, check_ragged},
+    write::Episodes,
+};
 use crate::{
-    components::{ColumnSpec, Frames, column},
+    components::{ColumnSpec, Frames, RaggedSpec, column},
     error::Error,
     task::Task,
 };
@@ -29,6 +33,7 @@ pub struct TopTrajectories<T: Task> {
     k: usize,
     /// Of the first block.
     specs: Arc<[ColumnSpec]>,
+    ragged: Arc<[RaggedSpec]>,
     /// By descending return, of equal ones the older first.
     kept: Vec<Kept>,
     task: PhantomData<fn() -> T>,
@@ -39,6 +44,9 @@ struct Kept {
     total: f64,
     specs: Arc<[ColumnSpec]>,
     columns: Vec<Vec<u8>>,
+    ragged: Arc<[RaggedSpec]>,
+    /// By ragged column and frame.
+    lists: Vec<Vec<Vec<u8>>>,
     frames: usize,
     last: Vec<u8>,
 }
@@ -49,7 +57,7 @@ impl<T: Task> TopTrajectories<T> {
         if k == 0 {
             return Err(Error::config("k", 0, "1 or more"));
         }
-        Ok(Self { k, specs: Arc::default(), kept: Vec::new(), task: PhantomData })
+        Ok(Self { k, specs: Arc::default(), ragged: Arc::default(), kept: Vec::new(), task: PhantomData })
     }
 
     /// Takes the trajectories whose first and last frame are in the block, each in one run, if their returns are among the
@@ -58,8 +66,10 @@ impl<T: Task> TopTrajectories<T> {
     pub fn extend(&mut self, frames: &dyn Frames) -> Result<usize, Error> {
         if self.specs.is_empty() {
             self.specs = frames.columns().into();
+            self.ragged = frames.ragged().into();
         }
         check_columns(&self.specs, frames.columns())?;
+        check_ragged(self.ragged.iter(), frames.ragged())?;
         let episodes = Episodes::of(frames);
         let rewards: &[f32] = &bytemuck::cast_slice(frames.bytes(column::REWARD))[..frames.slots()];
         let rows = frames.rows().unwrap_or(1);
@@ -100,7 +110,10 @@ impl<T: Task> TopTrajectories<T> {
         };
         let columns = self.specs.iter().enumerate().map(copy).collect();
         let last = slots.clone().last().map_or_else(Vec::new, |slot| frames.next_observation(slot).to_vec());
-        let kept = Kept { total, specs: self.specs.clone(), columns, frames: slots.count(), last };
+        let list = |i: usize| slots.clone().map(|slot| frames.list(i, slot).to_vec()).collect();
+        let lists = (0..self.ragged.len()).map(list).collect();
+        let (specs, ragged) = (self.specs.clone(), self.ragged.clone());
+        let kept = Kept { total, specs, columns, ragged, lists, frames: slots.count(), last };
         self.kept.insert(self.kept.partition_point(|other| other.total >= total), kept);
         self.kept.truncate(self.k);
     }
@@ -121,7 +134,14 @@ impl<T: Task> TopTrajectories<T> {
             let problem = "no whole trajectory was given yet".into();
             return Err(Error::State { call: "replay", problem });
         }
-        let replay = Replay::new(self.frames() as u64)?;
+        let elements = |i: usize| {
+            let lists = self.kept.iter().flat_map(|kept| &kept.lists[i]);
+            (lists.map(Vec::len).sum::<usize>() / self.ragged[i].dtype.size()) as u64
+        };
+        let most = (0..self.ragged.len()).map(elements).max().unwrap_or_default().max(1);
+        let capacity = Capacity::Frames(self.frames() as u64);
+        let config = ReplayConfig { capacity, ragged_elements: Some(most), ..ReplayConfig::default() };
+        let replay = Replay::with_config(config)?;
         for kept in &self.kept {
             replay.extend(kept)?;
         }
@@ -148,6 +168,12 @@ impl Frames for Kept {
     fn next_observation(&self, _: usize) -> &[u8] {
         // Asked for the last frame only: a whole trajectory is one run.
         &self.last
+    }
+    fn ragged(&self) -> &[RaggedSpec] {
+        &self.ragged
+    }
+    fn list(&self, i: usize, slot: usize) -> &[u8] {
+        &self.lists[i][slot]
     }
 }
 

@@ -111,23 +111,34 @@ impl<B> Turns<B> {
     }
 
     /// Takes the room for `frames` new frames, which nobody draws before they are shown: waits until no frame is pinned
-    /// that they overwrite. The lock is held.
-    pub(super) fn reserve(&self, frames: u64, deadline: Duration) -> Result<MutexGuard<'_, State<B>>, TimedOut> {
-        let read = |state: &State<B>| state.read_before((state.window.head + frames).saturating_sub(self.slots));
+    /// that they overwrite, or of which `lost` says that other memory of it, or of one behind it, is. Frames below number
+    /// `keep` leave the window, whether their slots are needed or not. The lock is held.
+    pub(super) fn reserve(
+        &self,
+        frames: u64,
+        keep: u64,
+        lost: impl Fn(u64) -> bool,
+        deadline: Duration,
+    ) -> Result<MutexGuard<'_, State<B>>, TimedOut> {
+        let read = |state: &State<B>| {
+            let slots = (state.window.head + frames).saturating_sub(self.slots);
+            state.pins.iter().any(|pin| *pin < slots || lost(*pin))
+        };
         let (mut state, timed_out) = self.wait_while(self.lock(), deadline, read);
         if timed_out {
             return Err(TimedOut);
         }
         let Window { tail, head } = state.window;
-        state.window.tail = (head + frames).saturating_sub(self.capacity).clamp(tail, head);
+        state.window.tail = (head + frames).saturating_sub(self.capacity).max(keep).clamp(tail, head);
         Ok(state)
     }
 
-    /// Shows `frames` frames that were written. `with` sees the new window before anyone else.
-    pub(super) fn show<R>(&self, frames: u64, with: impl FnOnce(&mut State<B>) -> R) -> R {
+    /// Shows `frames` frames that were written, but for those below number `keep`. `with` sees the new window before
+    /// anyone else.
+    pub(super) fn show<R>(&self, frames: u64, keep: u64, with: impl FnOnce(&mut State<B>) -> R) -> R {
         let mut state = self.lock();
         let head = state.window.head + frames;
-        state.window = Window { tail: state.window.tail.max(head.saturating_sub(self.capacity)), head };
+        state.window = Window { tail: state.window.tail.max(head.saturating_sub(self.capacity)).max(keep), head };
         let result = with(&mut state);
         drop(state);
         self.changed.notify_all();

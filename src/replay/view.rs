@@ -43,6 +43,17 @@ impl View<'_> {
         self.state.index.record(at)
     }
 
+    /// Place of the trajectory that begins where the next frame of a trajectory's row lies, if that has ended: in rollouts
+    /// the row's next episode, elsewhere the one that was written behind.
+    pub(super) fn next_trajectory(&self, at: u32) -> Option<u32> {
+        let window = self.window();
+        let record = self.trajectory(at);
+        let first = record.behind().filter(|first| *first < window.head && record.complete(window))?;
+        let next = self.trajectory_of(first);
+        let begins = next != at && !self.trajectory(next).beheaded(window) && self.trajectory(next).at(0) == first;
+        begins.then_some(next)
+    }
+
     /// Place of the trajectory of a frame that is there.
     #[inline]
     pub(super) fn trajectory_of(&self, frame: u64) -> u32 {

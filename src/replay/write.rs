@@ -5,6 +5,7 @@ use std::time::Duration;
 use super::{
     cells::Run,
     index::{Index, Piece, Window},
+    ragged::Room,
     ring::Ring,
 };
 use crate::{
@@ -15,6 +16,8 @@ use crate::{
 /// What a write stored.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Written {
+    /// Number of the first frame; the others follow in the order of writing.
+    pub first: u64,
     /// Frames.
     pub frames: u64,
     /// Episodes whose end was among them.
@@ -36,6 +39,8 @@ pub(super) struct Writer {
     rows: Vec<(u32, usize)>,
     /// Episodes that end in the block.
     ended: u64,
+    /// What becomes of ragged columns.
+    room: Room,
 }
 
 /// The columns that tell episodes apart.
@@ -74,9 +79,12 @@ impl Writer {
     pub(super) fn extend(&mut self, ring: &Ring, frames: &dyn Frames, deadline: Duration) -> Result<Written, Error> {
         let count = frames.frames() as u64;
         if count == 0 {
-            return Ok(Written { write_count: ring.lock().write_count(), ..Written::default() });
+            let state = ring.lock();
+            return Ok(Written { first: state.window.head, write_count: state.write_count(), ..Written::default() });
         }
-        let mut state = ring.reserve(count, deadline)?;
+        // Nobody else moves the window while writers take turns.
+        self.room.make(ring, frames, ring.lock().window)?;
+        let mut state = ring.reserve(count, &self.room, deadline)?;
         let (head, window) = (state.window.head, state.window);
         self.records.clear();
         self.copies.clear();
@@ -91,7 +99,8 @@ impl Writer {
         }
         drop(state);
         // What the block itself overwrites is not copied.
-        let skip = count.saturating_sub(ring.capacity()) as usize;
+        let keep = self.room.keep;
+        let skip = count.saturating_sub(ring.capacity()).max(keep.saturating_sub(head)) as usize;
         let mut at = 0;
         for copy in &self.copies {
             let gone = skip.saturating_sub(at).min(copy.len);
@@ -102,12 +111,13 @@ impl Writer {
             at += copy.len;
         }
         ring.write_records(&self.records[skip..], head + skip as u64);
-        let write_count = ring.show(count, |index| {
+        self.room.write(ring, frames, head, skip);
+        let write_count = ring.show(count, keep, |index| {
             for (record, slot) in &self.newest {
                 index.set_last_observation(*record, frames.next_observation(*slot));
             }
         });
-        Ok(Written { frames: count, trajectories: self.ended, write_count })
+        Ok(Written { first: head, frames: count, trajectories: self.ended, write_count })
     }
 
     /// Frames that lie as those before do are copied together with them.

@@ -17,6 +17,7 @@ use super::{
 };
 use crate::{
     components::{ColumnSpec, Flags, RowIndex, Trajectory, column},
+    stats::Monitor,
     task::Task,
 };
 
@@ -37,6 +38,11 @@ struct Complete<O> {
 #[derive(Resource)]
 pub(crate) struct Assembly<T: Task> {
     chunks: Chunks,
+    /// By slot: its row.
+    seats: Vec<RowIndex>,
+    /// Running episodes of rows that have no slot any more, ascending, and how many frames of each were let go before.
+    /// Scratch.
+    left: Vec<(RowIndex, Piece, usize)>,
     /// By slot: the running episode.
     open: Vec<Piece>,
     /// By slot: frames of the running episode that were let go before.
@@ -58,6 +64,8 @@ impl<T: Task> Assembly<T> {
     pub(crate) fn new(specs: &[ColumnSpec]) -> Self {
         Self {
             chunks: Chunks::new(specs),
+            seats: Vec::new(),
+            left: Vec::new(),
             open: Vec::new(),
             gone: Vec::new(),
             first: Vec::new(),
@@ -83,9 +91,9 @@ impl<T: Task> Assembly<T> {
     /// Takes in the rollout's block: its first `ticks` ticks.
     pub(crate) fn ingest(&mut self, rollout: &Rollout<T>, block: &Block<T>, ticks: usize) {
         let (rows, specs) = (rollout.rows, &rollout.columns.specs);
-        self.open.resize(rows, EMPTY);
-        self.gone.resize(rows, 0);
-        self.list(&block.trajectories, &rollout.ended, rows, specs);
+        self.seat(&block.rows);
+        self.list(&block.trajectories, &rollout.ended, specs);
+        self.drop_left(&rollout.monitor);
         for first in (0..rows).step_by(ROWS) {
             let group = first..(first + ROWS).min(rows);
             self.rows.fill(block, specs, group.clone(), ticks);
@@ -95,19 +103,60 @@ impl<T: Task> Assembly<T> {
         }
     }
 
-    /// Lists the episodes that ended in the rollout: as complete, where their frames go, and by slot.
-    fn list(
-        &mut self,
-        trajectories: &[Trajectory],
-        ended: &[Ended<T::Observation>],
-        rows: usize,
-        specs: &[ColumnSpec],
-    ) {
-        self.places.clear();
+    /// Brings running episodes to the slots that their rows have now.
+    fn seat(&mut self, rows: &[RowIndex]) {
+        if self.seats == rows {
+            return;
+        }
+        let running = self.seats.drain(..).zip(self.open.drain(..)).zip(self.gone.drain(..));
+        self.left.extend(running.map(|((row, piece), gone)| (row, piece, gone)));
+        self.left.sort_unstable_by_key(|(row, ..)| *row);
+        for row in rows {
+            let (piece, gone) = self.left_by(*row);
+            self.seats.push(*row);
+            self.open.push(piece);
+            self.gone.push(gone);
+        }
+    }
+
+    /// What is held of a row's running episode that has no slot, and how many frames of it are not any more.
+    fn left_by(&mut self, row: RowIndex) -> (Piece, usize) {
+        let Ok(i) = self.left.binary_search_by_key(&row, |(row, ..)| *row) else { return (EMPTY, 0) };
+        let (_, piece, gone) = &mut self.left[i];
+        (std::mem::replace(piece, EMPTY), std::mem::take(gone))
+    }
+
+    /// Drops the episodes of rows that vanished without an end, such as a despawned environment's.
+    fn drop_left(&mut self, monitor: &Monitor) {
         let mut frames = 0;
-        for (trajectory, Ended { slot, last }) in trajectories.iter().zip(ended) {
+        for (_, piece, _) in self.left.drain(..) {
+            frames += piece.frames;
+            self.chunks.give_back(piece);
+        }
+        if frames > 0 {
+            self.open_frames -= frames;
+            let mut ledger = monitor.ledger();
+            ledger.counters.discarded.fault += frames as u64;
+            ledger.in_flight -= frames as u64;
+        }
+    }
+
+    /// Lists the episodes that ended in the rollout: as complete, where their frames go, and by slot.
+    fn list(&mut self, trajectories: &[Trajectory], ended: &[Ended<T::Observation>], specs: &[ColumnSpec]) {
+        self.places.clear();
+        let (mut frames, mut left_before) = (0, Vec::new());
+        for (i, (trajectory, Ended { slot, last })) in trajectories.iter().zip(ended).enumerate() {
             self.places.push(frames);
-            let left = trajectory.length as usize - std::mem::take(&mut self.gone[*slot as usize]);
+            let seated = self.seats.get(*slot as usize) == Some(&trajectory.row);
+            let left = if seated {
+                trajectory.length as usize - std::mem::take(&mut self.gone[*slot as usize])
+            } else {
+                // Its row has left before the rollout: all that there is of the episode is here.
+                let (piece, _) = self.left_by(trajectory.row);
+                let frames = piece.frames;
+                left_before.push((i, piece));
+                frames
+            };
             frames += left;
             // One that a fault ended just behind a piece that was let go has nothing left.
             if left > 0 {
@@ -118,11 +167,16 @@ impl<T: Task> Assembly<T> {
         let first = self.ready.reserve(specs, frames);
         self.places.iter_mut().for_each(|place| *place += first);
         self.first.clear();
-        self.first.resize(rows, NONE);
+        self.first.resize(self.seats.len(), NONE);
         self.next.clear();
         self.next.resize(ended.len(), NONE);
-        for (i, ended) in ended.iter().enumerate().rev() {
+        let seated = |(i, _): &(usize, &Ended<_>)| !left_before.iter().any(|(before, _)| before == i);
+        for (i, ended) in ended.iter().enumerate().rev().filter(seated) {
             self.next[i] = std::mem::replace(&mut self.first[ended.slot as usize], i as u32);
+        }
+        for (i, piece) in left_before {
+            self.open_frames -= piece.frames;
+            self.chunks.move_to(piece, &mut self.ready, specs, self.places[i]);
         }
     }
 
@@ -162,12 +216,12 @@ impl<T: Task> Assembly<T> {
             let longest = (0..self.open.len()).rev().max_by_key(|slot| self.open[*slot].frames);
             let Some(slot) = longest else { break };
             let piece = std::mem::replace(&mut self.open[slot], EMPTY);
+            self.gone[slot] += piece.frames;
+            let (row, last) = (block.rows[slot], seen_last(block, slot, ticks));
             let frames = piece.frames;
             self.open_frames -= frames;
-            self.gone[slot] += frames;
             let place = self.ready.reserve(specs, frames);
             self.chunks.move_to(piece, &mut self.ready, specs, place);
-            let (row, last) = (block.rows[slot], seen_last(block, slot, ticks));
             self.complete.push_back(Complete { row, frames, last, trajectory: None });
             pieces += 1;
         }
@@ -216,6 +270,7 @@ impl<T: Task> Assembly<T> {
         for piece in self.open.drain(..) {
             self.chunks.give_back(piece);
         }
+        self.seats.clear();
         self.gone.clear();
         self.complete.clear();
         self.ready.clear();

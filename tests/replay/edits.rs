@@ -124,6 +124,7 @@ fn rb7_an_emptied_buffer_goes_on() {
         assert!(sampler.sample().is_err());
         let written = replay.extend(&Block::new(&Source::new(1, 0).episodes(&[3]), None)).unwrap();
         assert_eq!((written.frames, written.trajectories, written.write_count), (3, 1, replay.write_count()));
+        assert_eq!((written.first..written.first + 3), replay.frames());
         assert_eq!(replay.write_count(), if keep { 17 } else { 3 });
         // But for what a hash table says of its room.
         assert!(replay.stats().memory.abs_diff(memory) < 64, "the memory stays");

@@ -30,7 +30,7 @@ proptest! {
     #![proptest_config(ProptestConfig::with_cases(256))]
 
     #[test]
-    fn every_frame_once_an_epoch(scene in scene(), picks in 1..20_usize, drop_last: bool, shuffle: bool, seed in 0..9_u64) {
+    fn o17_every_frame_once_an_epoch(scene in scene(), picks in 1..20_usize, drop_last: bool, shuffle: bool, seed in 0..9_u64) {
         let frames: Vec<u64> = (scene.model.tail()..scene.model.written).collect();
         let mut sampler = sampler(&scene.replay, WithoutReplacement { drop_last, shuffle }, picks, seed);
         if drop_last && picks > frames.len() {

@@ -126,7 +126,7 @@ proptest! {
 
     /// I16, I9 for prioritized frames (a length of 0) and slices.
     #[test]
-    fn picks_chances_and_weights_are_those_of_a_list(
+    fn i9_i16_picks_chances_and_weights_are_those_of_a_list(
         capacity in 1..90_usize,
         rows in [1..8_usize, 1..8_usize],
         len in 0..6_usize,

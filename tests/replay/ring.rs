@@ -45,9 +45,9 @@ fn check(replay: &Replay<Made>, model: &Model) {
 proptest! {
     #![proptest_config(ProptestConfig::with_cases(512))]
 
-    /// I16 for the writers: ticks with and without gaps, of two collectors in turns, and whole episodes.
+    /// I16, O-18 for the writers: ticks with and without gaps, of two collectors in turns, and whole episodes.
     #[test]
-    fn a_buffer_holds_the_newest_frames(
+    fn i16_o18_a_buffer_holds_the_newest_frames(
         capacity in 1..90_usize,
         rows in [1..8_usize, 1..8_usize],
         writes in writes(),
@@ -112,7 +112,7 @@ fn j7_more_rows_than_twice_the_capacity() {
 
 /// The ring example of RC: capacity 10, ends at places 2 and 7, cursor 4.
 #[test]
-fn rc_trajectories_around_the_seam() {
+fn o18_rc_trajectories_around_the_seam() {
     let replay = Replay::<Made>::new(10).expect("a buffer");
     // Places 4 to 7 end an episode, 8, 9, 0, 1, 2 are one, and place 3 begins the next.
     let slots = Source::new(1, 0).episodes(&[5, 3, 5]);

@@ -13,6 +13,8 @@ use crate::made::{Block, Made, Model, Source};
 pub struct Scene {
     pub replay: Replay<Made>,
     pub model: Model,
+    /// By frame number: how far the next frame of its row lies.
+    pub steps: Vec<u64>,
 }
 
 /// A write: of one of two collectors or of whole episodes, so many ticks, bytes below a number end episodes, gaps.
@@ -27,7 +29,7 @@ pub fn scene() -> impl Strategy<Value = Scene> {
 }
 
 fn written(capacity: usize, rows: [usize; 2], writes: &[Write], script: &[u8]) -> Scene {
-    let mut scene = Scene { replay: Replay::new(capacity as u64).expect("a buffer"), model: Model::new(capacity) };
+    let mut scene = Scene::of_capacity(capacity);
     let mut sources = [Source::new(rows[0], 1), Source::new(rows[1], 2), Source::new(1, 3)];
     let (mut serial, mut at) = (0, 0);
     for &(source, ticks, ends, gaps) in writes {
@@ -48,10 +50,15 @@ fn written(capacity: usize, rows: [usize; 2], writes: &[Write], script: &[u8]) -
 }
 
 impl Scene {
+    fn of_capacity(capacity: usize) -> Self {
+        let replay = Replay::new(capacity as u64).expect("a buffer");
+        Self { replay, model: Model::new(capacity), steps: Vec::new() }
+    }
+
     /// Whole episodes of these lengths in an empty buffer, which is as large as they are.
     pub fn of_episodes(lengths: &[usize]) -> Self {
         let capacity = lengths.iter().sum();
-        let mut scene = Self { replay: Replay::new(capacity as u64).expect("a buffer"), model: Model::new(capacity) };
+        let mut scene = Self::of_capacity(capacity);
         scene.write(&Source::new(1, 0).episodes(lengths), None);
         scene
     }
@@ -59,6 +66,15 @@ impl Scene {
     pub fn write(&mut self, slots: &[Option<crate::made::Frame>], rows: Option<usize>) {
         self.replay.extend(&Block::new(slots, rows)).expect("room");
         self.model.extend(slots, rows);
+        let step = rows.filter(|_| slots.iter().all(Option::is_some)).unwrap_or(1);
+        self.steps.resize(self.model.written as usize, step as u64);
+    }
+
+    /// The frame where the episode begins that goes on where another one has ended, whose newest frame is `last`.
+    pub fn next_episode(&self, last: u64) -> Option<u64> {
+        let next = last + self.steps[last as usize];
+        let ended = self.model.frame(last).end != End::RUNNING;
+        (ended && next < self.model.written && self.model.frame(next).step == 0).then_some(next)
     }
 
     /// Numbers of the frames of every trajectory, by step, in pieces without gaps.
@@ -69,6 +85,11 @@ impl Scene {
     /// Whatever was drawn: frames that are there, in each pick of one trajectory and `stride` steps apart, with the values
     /// that were written; other slots are zeros; the last frame of a pick is marked.
     pub fn check(&self, sample: &Sample<Made>, stride: u32) {
+        self.check_picks(sample, stride, false);
+    }
+
+    /// The same of picks that may go on in another episode if `joins`.
+    pub fn check_picks(&self, sample: &Sample<Made>, stride: u32, joins: bool) {
         for pick in 0..sample.picks() {
             let slots = sample.pick(pick);
             let valid: Vec<_> = slots.clone().filter(|i| sample.flags()[*i].valid()).collect();
@@ -87,6 +108,10 @@ impl Scene {
             }
             for pair in valid.windows(2) {
                 let [one, two] = [pair[0], pair[1]].map(|i| self.model.frame(sample.frames()[i]));
+                if joins && one.id != two.id {
+                    assert_eq!(sample.next_observation(pair[0]), &[one.id as i32, one.step as i32 + 1]);
+                    continue;
+                }
                 assert_eq!((one.id, one.step + stride), (two.id, two.step));
                 assert_eq!(sample.next_observation(pair[0]), &sample.observations()[pair[1]]);
             }

@@ -62,9 +62,9 @@ fn slices() -> impl Strategy<Value = Slices> {
 proptest! {
     #![proptest_config(ProptestConfig::with_cases(512))]
 
-    /// I8, J3: slices are those that there are, and nothing else; if there is none, that is said.
+    /// I8, J3, O-08: slices are those that there are, and nothing else; if there is none, that is said.
     #[test]
-    fn i8_j3_slices_lie_within_one_trajectory(scene in scene(), slices in slices(), seed in 0..100_u64) {
+    fn i8_j3_o08_slices_lie_within_one_trajectory(scene in scene(), slices in slices(), seed in 0..100_u64) {
         let chances = chances(&scene, &slices);
         match draw(&scene.replay, &slices, 20, seed) {
             Ok(sample) => {

@@ -60,7 +60,7 @@ proptest! {
     ) {
         let mut player = Player::new(capacity, rows, script);
         player.version = [|serial| u64::from(serial / 10), |serial| u64::from(serial % 7), |_| 5][versions];
-        let options = Staleness { max_staleness, version: None };
+        let options = Staleness { max_staleness, version: None, replacement: true };
         let mut sampler = player.replay.sampler().sampling(options).seed(seed).build().expect("legal options");
         let (mut set, mut newest) = (None, 0);
         for (writes, version) in &rounds {
@@ -91,9 +91,44 @@ fn frequencies_of_many_draws() {
     player.version = |serial| u64::from(serial / 25);
     (0..7).for_each(|_| player.play(&Write::Ticks { source: 0, ticks: 8, ends: 0, gaps: false }));
     for max_staleness in [None, Some(4), Some(12)] {
-        let options = Staleness { max_staleness, version: Some(12) };
+        let options = Staleness { max_staleness, version: Some(12), replacement: true };
         let mut sampler = player.replay.sampler().sampling(options).build().expect("legal options");
         check(&player, &mut sampler, options, 12, 200_000).unwrap();
+    }
+}
+
+/// SM-10: no frame twice while there are others, each as if those before were not there.
+#[test]
+fn sm10_frames_of_a_sample_differ_while_there_are_enough() {
+    // Versions 0, 1, 7, 9, two frames each; the newest hold nearly all the chances.
+    for versions in [[0_u64, 1, 7, 9], [9_000, 9_000, 9_900, 10_000]] {
+        let frames = Source::new(1, 0).episodes(&[8]);
+        let replay = Replay::<Made>::new(8).expect("a buffer");
+        let version = |serial: u32| versions[serial as usize / 2];
+        replay.extend(&Block::new(&frames, None).versions(version)).expect("room");
+        let options = Staleness { max_staleness: Some(9_000), ..Staleness::default() };
+        let mut sampler = replay.sampler().sampling(options).build().expect("a sampler");
+        let chance = |frame: u64| 1.0 / ((versions[3] - versions[frame as usize / 2]) as f64 + 1.0);
+        let (mut counts, mut chances) = (vec![0; 64], vec![0.0; 64]);
+        let total: f64 = (0..8).map(chance).sum();
+        for (first, second) in (0..64_u64).map(|pair| (pair / 8, pair % 8)).filter(|(first, second)| first != second) {
+            chances[(first * 8 + second) as usize] = chance(first) / total * chance(second) / (total - chance(first));
+        }
+        let mut sample = Sample::default();
+        for _ in 0..40_000 {
+            sampler.sample_n(2, &mut sample).expect("frames");
+            counts[(sample.frames()[0] * 8 + sample.frames()[1]) as usize] += 1;
+        }
+        agree(&counts, &chances).unwrap();
+        for n in 1..=8 {
+            sampler.sample_n(n, &mut sample).expect("frames");
+            let mut frames = sample.frames().to_vec();
+            frames.sort_unstable();
+            frames.dedup();
+            assert_eq!(frames.len(), n);
+        }
+        sampler.sample_n(9, &mut sample).expect("frames, one of them twice");
+        assert_eq!(sample.len(), 9);
     }
 }
 
@@ -106,7 +141,12 @@ fn other_samplers_know_no_versions() {
     assert!(sampler.set_version(1).is_err());
     // Before anything is written a version can be set.
     let empty = Replay::<Made>::new(4).expect("a buffer");
-    let mut stale = empty.sampler().sampling(Staleness::default()).batch_size(2).build().expect("a sampler");
+    let mut stale = empty
+        .sampler()
+        .sampling(Staleness { replacement: true, ..Staleness::default() })
+        .batch_size(2)
+        .build()
+        .expect("a sampler");
     stale.set_version(7).expect("a sampler by staleness");
     empty.extend(&Block::new(&Source::new(1, 0).ticks(3, 0, &mut || 9), None).versions(|_| 5)).expect("room");
     assert_eq!(stale.sample().expect("frames").staleness(1), Some(2));

@@ -36,13 +36,15 @@ fn check(sample: &Sample<Made>) {
     }
 }
 
-/// J13: four writers, four samplers, a ring so small that every frame is overwritten many times a second.
+/// J13: four writers, four samplers, a ring so small that every frame is overwritten many times a second. For two seconds,
+/// or as many as `GLEANER_STRESS_SECONDS` says.
 #[test]
 fn j13_writers_and_samplers_at_once() {
     let replay = Replay::<Made>::new(97).expect("a buffer");
     replay.extend(&Block::new(&Source::new(1, 0).episodes(&[3]), None)).expect("room");
     let (stop, sampled) = (AtomicBool::new(false), AtomicU64::new(0));
-    let end = Instant::now() + Duration::from_secs(2);
+    let seconds = std::env::var("GLEANER_STRESS_SECONDS").ok().and_then(|seconds| seconds.parse().ok());
+    let end = Instant::now() + Duration::from_secs(seconds.unwrap_or(2));
     thread::scope(|scope| {
         for worker in 1..=4 {
             let (replay, stop) = (&replay, &stop);

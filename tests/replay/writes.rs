@@ -89,7 +89,7 @@ proptest! {
 
     /// I16: rollouts in a buffer are the frames of the batches.
     #[test]
-    fn rollouts_are_stored_as_they_are_yielded(case in case(), hooked in any::<bool>()) {
+    fn i16_rollouts_are_stored_as_they_are_yielded(case in case(), hooked in any::<bool>()) {
         let case = Case { mode: Mode::Rollout, edge: false, publish: Publish::Nobody, simulator: false, ..case };
         let replay = buffer(case.total);
         let mut builder = tags(case.script.clone()).replay(&replay);
@@ -102,10 +102,10 @@ proptest! {
         check_trajectories(&replay);
     }
 
-    /// I16: whole trajectories in a buffer are those of the batches, each in one piece; with little room for running ones
+    /// I16, O-07: whole trajectories in a buffer are those of the batches, each in one piece; with little room for running ones
     /// what is there is right, and lies in order.
     #[test]
-    fn trajectories_are_stored_as_they_are_yielded(
+    fn o07_i16_trajectories_are_stored_as_they_are_yielded(
         case in case(),
         per_write in proptest::option::of(1..5_usize),
         hooked in any::<bool>(),

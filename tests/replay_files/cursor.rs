@@ -2,7 +2,7 @@
 
 use std::sync::atomic::{AtomicBool, Ordering::Relaxed};
 
-use gleaner::replay::Replay;
+use gleaner::replay::{Replay, Sampler, sampler::Prioritized};
 
 use crate::made::{Block, Made, Source};
 
@@ -31,8 +31,20 @@ pub fn check(replay: &Replay<Made>) {
     assert_eq!(frames, replay.len());
 }
 
-/// G10: 200 saves while two writers and a sampler are at full speed. Each load passes the check of the loader, that the
-/// index has exactly the frames of the cursor, and ours, that the columns are those frames.
+fn prioritized(replay: &Replay<Made>) -> Sampler<Made> {
+    replay.sampler().sampling(Prioritized::default()).batch_size(64).build().expect("a sampler")
+}
+
+/// Draws, and gives what was drawn priorities.
+fn draw(sampler: &mut Sampler<Made>) {
+    let sample = sampler.sample().expect("frames");
+    let priorities: Vec<f32> = sample.frames().iter().map(|frame| (frame % 9) as f32).collect();
+    sampler.update_priorities(sample.frames(), &priorities).expect("legal");
+}
+
+/// G10: 200 saves while two writers and two samplers are at full speed. Each load passes the check of the loader, that the
+/// index has exactly the frames of the cursor and the tree their priorities, of which it makes the sums anew, and ours,
+/// that the columns are those frames.
 #[test]
 fn g10_a_save_is_of_one_moment() {
     let replay = Replay::<Made>::new(CAPACITY).expect("a buffer");
@@ -55,18 +67,22 @@ fn g10_a_save_is_of_one_moment() {
         while replay.is_empty() {
             std::thread::yield_now();
         }
+        let mut prioritized = prioritized(&replay);
         let mut ahead = replay.sampler().batch_size(64).build().expect("a sampler").prefetch(2).expect("a thread");
         let (mut file, mut heads) = (Vec::new(), Vec::new());
         for _ in 0..200 {
             ahead.next().expect("endless").expect("frames");
+            draw(&mut prioritized);
             file.clear();
-            replay.save_to(&mut file, &[&ahead]).expect("memory");
+            replay.save_to(&mut file, &[&ahead, &prioritized]).expect("memory");
             let loaded = Replay::<Made>::new(CAPACITY).expect("a buffer");
             let sampler = loaded.sampler().batch_size(64).build().expect("a sampler");
             let mut sampler = sampler.prefetch(2).expect("a thread");
-            loaded.load_from(&mut file.as_slice(), &mut [&mut sampler]).expect("a whole file");
+            let mut priorities = self::prioritized(&loaded);
+            loaded.load_from(&mut file.as_slice(), &mut [&mut sampler, &mut priorities]).expect("a whole file");
             check(&loaded);
             sampler.next().expect("endless").expect("frames");
+            draw(&mut priorities);
             heads.push(loaded.write_count());
         }
         assert!(heads.is_sorted());

@@ -5,11 +5,16 @@
 #[allow(dead_code, reason = "the other tests of replay use the rest")]
 mod made;
 
+#[path = "../replay/lists.rs"]
+mod lists;
+
 mod allocator;
 mod crash;
 mod cursor;
 mod hostile;
 mod hostile_states;
+mod mixtures;
+mod ragged;
 mod resume;
 
 use std::path::PathBuf;

@@ -5,8 +5,8 @@ use std::time::Duration;
 use gleaner::replay::{
     Capacity, Replay, ReplayConfig, Sample, Sampler, Storage,
     sampler::{
-        Best, Consuming, Groups, Prioritized, PrioritizedSlices, Recency, Sampling, Schedule, Sequences, Share, Short,
-        Slices, SlicesWithoutReplacement, Staleness, Uniform, Weighting, WithoutReplacement,
+        Best, Boundary, Consuming, Groups, Prioritized, PrioritizedSlices, Recency, Sampling, Schedule, Sequences,
+        Share, Short, Slices, SlicesWithoutReplacement, Staleness, Uniform, Weighting, WithoutReplacement,
     },
 };
 
@@ -26,7 +26,7 @@ pub fn ways() -> Vec<Sampling> {
         Prioritized::default().into(),
         prioritized.into(),
         PrioritizedSlices { slice_len: 2, priorities: prioritized }.into(),
-        Staleness { max_staleness: None, version: None }.into(),
+        Staleness::default().into(),
         Recency::HalfLife(9.0).into(),
         Recency::Window(11).into(),
         WithoutReplacement::default().into(),
@@ -35,6 +35,7 @@ pub fn ways() -> Vec<Sampling> {
         Slices { short: Short::Whole, weighting: Weighting::Frames, ..Slices::of(3) }.into(),
         SlicesWithoutReplacement::of(1).into(),
         Sequences::of(2).into(),
+        Sequences { boundary: Boundary::Pad, anchors: Some(prioritized), ..Sequences::of(2) }.into(),
         Groups { column: "trajectory".into(), share: Share::Groups(1), best: Best::default() }.into(),
     ]
 }

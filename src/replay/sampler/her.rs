@@ -5,7 +5,12 @@ use serde::{Deserialize, Serialize};
 use super::{Layout, Pick};
 use crate::{
     error::Error,
-    replay::{Replay, Sample, draws::Draws, view::View},
+    replay::{
+        Replay, Sample,
+        draws::Draws,
+        sampling::{Frozen, Own, Sealed, Staged},
+        view::View,
+    },
     task::Task,
 };
 
@@ -70,7 +75,7 @@ impl Hindsight {
     }
 }
 
-/// Gives some picks of samples other goals, by [`Hindsight`].
+/// Gives some picks of samples other goals, by [`Hindsight`]. Its random numbers are [saved](Replay::save) with a buffer.
 pub struct Relabel<T: Task> {
     options: Hindsight,
     draws: Draws,
@@ -110,7 +115,7 @@ impl<T: Task> Relabel<T> {
         self.chosen.clear();
         self.achieved.clear();
         let Some(ring) = replay.ring() else { return Ok(&[]) };
-        let mut state = ring.lock();
+        let mut state = ring.lock_to_read();
         let view = View { ring, state: &state };
         for (i, frame) in sample.frames().iter().enumerate() {
             let chosen = self.draws.unit() < f64::from(self.options.ratio);
@@ -153,6 +158,18 @@ impl Goals {
             Self::Future | Self::Random => trajectory.position(frame),
         };
         trajectory.at(from + draws.below(u64::from(there.end - from)) as u32)
+    }
+}
+
+impl<T: Task> Sealed<T> for Relabel<T> {
+    fn freeze(&self) -> Frozen<'_, T> {
+        Frozen { own: Own::Relabel { options: self.options, draws: self.draws }, samplers: Vec::new() }
+    }
+
+    fn restore(&mut self, staged: Staged<T>) {
+        if let Own::Relabel { draws, .. } = staged.own {
+            self.draws = draws;
+        }
     }
 }
 

@@ -2,11 +2,16 @@ use std::fmt;
 
 use crate::{
     error::Error,
-    replay::{Sample, Sampler, draws::Draws},
+    replay::{
+        Sample, Sampler,
+        draws::Draws,
+        sampling::{Frozen, Own, Sealed, Staged},
+    },
     task::Task,
 };
 
-/// Samples of several buffers as one: each pick comes from one of several samplers, by chance or in fixed parts.
+/// Samples of several buffers as one: each pick comes from one of several samplers, by chance or in fixed parts. It is
+/// [saved](crate::replay::Replay::save) with each of its buffers.
 ///
 /// ```
 /// use gleaner::{prelude::*, replay::{Replay, sampler::Mixture}};
@@ -103,6 +108,20 @@ impl<T: Task> Mixture<T> {
             });
             counts[drawn.unwrap_or(last)] += 1;
         }
+    }
+}
+
+impl<T: Task> Sealed<T> for Mixture<T> {
+    fn freeze(&self) -> Frozen<'_, T> {
+        let own = Own::Mixture { shares: self.shares.clone(), draws: self.draws };
+        Frozen { own, samplers: self.samplers.iter().map(Sampler::still).collect() }
+    }
+
+    fn restore(&mut self, staged: Staged<T>) {
+        if let Own::Mixture { draws, .. } = staged.own {
+            self.draws = draws;
+        }
+        staged.samplers.into_iter().for_each(|(place, sampler)| self.samplers[place].resume(sampler));
     }
 }
 

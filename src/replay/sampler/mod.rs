@@ -96,6 +96,11 @@ impl Sampling {
     pub(super) fn consumes(&self) -> bool {
         matches!(self, Self::Consuming(_))
     }
+
+    /// Whether picks may go on in another episode.
+    pub(super) fn joins(&self) -> bool {
+        matches!(self, Self::Sequences(options) if options.boundary == Boundary::Reset)
+    }
 }
 
 macro_rules! from {
@@ -167,11 +172,13 @@ pub(super) struct Layout<'a> {
     pub stride: u32,
     /// The slots of each pick that are learned from.
     pub learning: Range<usize>,
+    /// Beginnings of episodes that go on where that of a pick has ended, each with the number of its pick, ascending.
+    pub joined: &'a [(u32, Pick)],
 }
 
 impl Default for Layout<'_> {
     fn default() -> Self {
-        Self { slots: None, before: &[], stride: 1, learning: 0..usize::MAX }
+        Self { slots: None, before: &[], stride: 1, learning: 0..usize::MAX, joined: &[] }
     }
 }
 

@@ -1,4 +1,4 @@
-use std::collections::VecDeque;
+use std::collections::{HashSet, VecDeque};
 
 use serde::{Deserialize, Serialize};
 
@@ -8,8 +8,10 @@ use crate::{
     replay::{draws::Draws, view::View},
 };
 
-/// Frames with the chances `1 / (staleness + 1)`, with replacement and with weights of 1. A frame's staleness is the
-/// learner's version less that of the weights that acted, 0 if those are newer.
+/// Frames with the chances `1 / (staleness + 1)` and weights of 1. A frame's staleness is the learner's version less that
+/// of the weights that acted, 0 if those are newer.
+///
+/// A frame is in a sample once, if there are as many as picks: it is drawn among those that the sample has not got yet.
 ///
 /// A sample takes a time that grows with the runs of frames of one version that follow each other, not with the frames.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Serialize, Deserialize)]
@@ -20,6 +22,8 @@ pub struct Staleness {
     /// The learner's version, until [`Sampler::set_version`](crate::replay::Sampler::set_version) sets another. Default:
     /// the newest one of any frame so far.
     pub version: Option<u64>,
+    /// Whether a frame may be in a sample more than once although there are others. Default: no.
+    pub replacement: bool,
 }
 
 impl Staleness {
@@ -50,7 +54,19 @@ struct Stale {
     /// Oldest and newest frame and version that the sums are for.
     #[serde(skip)]
     summed: Option<(u64, u64, u64)>,
+    /// Frames with a chance.
+    #[serde(skip)]
+    frames: u64,
+    /// Those of the sample at hand, and in order.
+    #[serde(skip)]
+    drawn: HashSet<u64>,
+    #[serde(skip)]
+    sorted: Vec<u64>,
 }
+
+/// How often chance may name a frame that the sample has before it is drawn among the others: then they have about a
+/// sixteenth of the chances.
+const TRIES: u32 = 16;
 
 impl Stale {
     fn consumer(&self) -> u64 {
@@ -78,14 +94,69 @@ impl Stale {
             self.summed = state;
             let mut sums = std::mem::take(&mut self.sums);
             sums.clear();
-            let mut total = 0.0;
+            let (mut total, mut frames) = (0.0, 0);
             sums.extend(self.runs.iter().enumerate().map(|(i, run)| {
-                total += (self.end(i) - run.first) as f64 * self.chance(run);
+                let (len, chance) = (self.end(i) - run.first, self.chance(run));
+                total += len as f64 * chance;
+                frames += if chance > 0.0 { len } else { 0 };
                 total
             }));
-            self.sums = sums;
+            (self.sums, self.frames) = (sums, frames);
         }
         self.sums.last().copied().unwrap_or_default()
+    }
+
+    /// A frame by the chances, which sum up to `total`.
+    fn any(&self, total: f64, draws: &mut Draws) -> u64 {
+        let x = draws.unit() * total;
+        let mut at = self.sums.partition_point(|sum| *sum <= x);
+        if at == self.sums.len() {
+            // The product was rounded up: the last run with a chance.
+            at = self.sums.partition_point(|sum| *sum < total);
+        }
+        let first = self.runs[at].first;
+        first + draws.below(self.end(at) - first)
+    }
+
+    /// A frame by the chances of those that were not drawn yet, of which there are some.
+    fn another(&mut self, total: f64, draws: &mut Draws) -> u64 {
+        for _ in 0..TRIES {
+            let frame = self.any(total, draws);
+            if self.drawn.insert(frame) {
+                return frame;
+            }
+        }
+        let mut sorted = std::mem::take(&mut self.sorted);
+        sorted.clear();
+        sorted.extend(&self.drawn);
+        sorted.sort_unstable();
+        let frame = self.rest(&sorted, draws);
+        self.sorted = sorted;
+        self.drawn.insert(frame);
+        frame
+    }
+
+    /// The same, run by run. `drawn` is in order.
+    fn rest(&self, drawn: &[u64], draws: &mut Draws) -> u64 {
+        let of_run = |i: usize| {
+            let [from, to] = [self.runs[i].first, self.end(i)].map(|end| drawn.partition_point(|frame| *frame < end));
+            &drawn[from..to]
+        };
+        let left = |i: usize| self.end(i) - self.runs[i].first - of_run(i).len() as u64;
+        let chance = |i: usize| left(i) as f64 * self.chance(&self.runs[i]);
+        let mut x = draws.unit() * (0..self.runs.len()).map(chance).sum::<f64>();
+        let mut at = None;
+        for i in (0..self.runs.len()).filter(|i| chance(*i) > 0.0) {
+            at = Some(i);
+            x -= chance(i);
+            if x < 0.0 {
+                break;
+            }
+        }
+        let at = at.unwrap_or_default();
+        let frame = self.runs[at].first + draws.below(left(at));
+        // Past those that were drawn.
+        of_run(at).iter().fold(frame, |frame, drawn| if *drawn <= frame { frame + 1 } else { frame })
     }
 }
 
@@ -136,16 +207,12 @@ impl Draw for Stale {
                 format!("all frames are staler than max_staleness, {most}, for a learner at version {version}");
             return Err(Error::State { call: "sample", problem });
         }
-        picks.extend((0..n).map(|_| {
-            let x = draws.unit() * total;
-            let mut at = self.sums.partition_point(|sum| *sum <= x);
-            if at == self.sums.len() {
-                // The product was rounded up: the last run with a chance.
-                at = self.sums.partition_point(|sum| *sum < total);
-            }
-            let first = self.runs[at].first;
-            Pick { frame: first + draws.below(self.end(at) - first), len: 1, weight: 1.0 }
-        }));
+        let again = self.options.replacement || n as u64 > self.frames;
+        self.drawn.clear();
+        for _ in 0..n {
+            let frame = if again { self.any(total, draws) } else { self.another(total, draws) };
+            picks.push(Pick { frame, len: 1, weight: 1.0 });
+        }
         Ok(())
     }
 

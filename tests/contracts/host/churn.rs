@@ -1,6 +1,5 @@
 //! Rows that come, go and fail in any way: no other row notices, and the ledger closes.
 
-use bevy_ecs::entity_disabling::Disabled;
 use gleaner::rollout::EpisodeEnded;
 
 use super::*;
@@ -78,9 +77,12 @@ fn any_coming_and_going_is_survived() {
                     world.entity_mut(rows[rows.len() - 1]).insert(Marker);
                 }
             }
-            if random.below(7) == 0 {
-                let row = rows.swap_remove(random.below(rows.len() as u32) as usize);
-                world.despawn(row);
+            let row = random.below(rows.len() as u32) as usize;
+            match random.below(9) {
+                0 => drop(world.despawn(rows.swap_remove(row))),
+                1 => drop(world.entity_mut(rows[row]).insert(Disabled)),
+                2..5 => enable(&mut world, rows[row]),
+                _ => {}
             }
             step(&mut world);
         }

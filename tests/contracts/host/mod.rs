@@ -12,7 +12,7 @@ use std::{
     },
 };
 
-use bevy_ecs::prelude::*;
+use bevy_ecs::{entity_disabling::Disabled, prelude::*};
 use gleaner::{
     components::{LastObservation, Masks, RowIndex, Truncation},
     host::{Acting, Batches, HostBuilder, HostConfig, ResetRequest},
@@ -45,6 +45,19 @@ struct Body {
 fn spawn(world: &mut World, tag: u32, length: u32) -> Entity {
     let seen = [tag as f32, 0.0, 0.0];
     world.spawn((Body { seen, length }, Observation::<Tag>(seen))).id()
+}
+
+/// A body that was disabled comes back where its next episode starts.
+fn enable(world: &mut World, row: Entity) {
+    let mut entity = world.entity_mut(row);
+    if !entity.contains::<Disabled>() {
+        return;
+    }
+    if let Some(mut body) = entity.get_mut::<Body>() {
+        body.seen = [body.seen[0], body.seen[1] + 1.0, 0.0];
+        let seen = body.seen;
+        entity.insert(Observation::<Tag>(seen)).remove::<Disabled>();
+    }
 }
 
 fn world(config: HostConfig) -> World {

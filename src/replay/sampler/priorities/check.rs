@@ -2,7 +2,7 @@
 
 use super::Priorities;
 use crate::replay::{
-    sampler::{PrioritizedSlices, Sampling, maximum::Maximum},
+    sampler::{Prioritized, PrioritizedSlices, Sampling, maximum::Maximum},
     view::View,
 };
 
@@ -20,12 +20,18 @@ fn legal(number: f32) -> bool {
 
 impl Priorities {
     pub(in crate::replay::sampler) fn is_of(&self, sampling: &Sampling) -> bool {
-        let own = PrioritizedSlices { slice_len: self.len, priorities: self.options };
         match sampling {
-            Sampling::Prioritized(options) => *options == self.options && self.len == 1,
-            Sampling::PrioritizedSlices(options) => *options == own,
+            Sampling::Prioritized(options) => self.has(*options, 1),
+            Sampling::PrioritizedSlices(PrioritizedSlices { slice_len, priorities }) => {
+                self.has(*priorities, *slice_len)
+            }
             _ => false,
         }
+    }
+
+    /// Whether it draws picks of `len` frames with these options.
+    pub(in crate::replay::sampler) fn has(&self, options: Prioritized, len: u32) -> bool {
+        options == self.options && len == self.len
     }
 
     /// Everything has the ring's places, priorities are legal numbers, and the chances are those of frames that were there.
