@@ -2,9 +2,9 @@
 
 use std::{fmt, marker::PhantomData, sync::Arc};
 
-use super::{Replay, buffer::check_columns, write::Episodes};
+use super::{Replay, buffer::check_columns};
 use crate::{
-    components::{ColumnSpec, Frames, column},
+    components::{ColumnSpec, Episodes, Frames, column},
     error::Error,
     task::Task,
 };
