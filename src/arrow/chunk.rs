@@ -61,9 +61,12 @@ impl<'p> Chunk<'p> {
                 return Err(named(format!("is null in record {}; legal: numbers", first + i as u64)));
             }
             has_elements(leaf, array.as_ref()).map_err(named)?;
+        }
+        for ((leaf, _), array) in plan.leaves.iter().zip(own) {
             let values = &mut columns[leaf.column];
             values.resize(slots * leaf.stride);
-            array::copy(leaf, array.as_ref(), values.bytes_mut()).map_err(named)?;
+            let copied = array::copy(leaf, array.as_ref(), values.bytes_mut());
+            copied.map_err(|problem| format!("column {:?} {problem}", leaf.name))?;
         }
         let mut chunk = Self { specs: &plan.specs, columns, slots, says: Vec::new(), followed: Bytes::default() };
         chunk.set_followed(&plan.last, last)?;

@@ -56,7 +56,8 @@
 //! # Files from elsewhere
 //!
 //! They need the recorded columns, under their names and of their types, without nulls; a plain list will do for a
-//! fixed-size one if all have the length. Of what belongs to episodes only `last_observation` is read, where the next record
+//! fixed-size one if all have the length. Parquet may be compressed with Snappy, which is what pandas and pyarrow do unless
+//! told otherwise, IPC not at all. Of what belongs to episodes only `last_observation` is read, where the next record
 //! is not the next step of the same trajectory. The rest of it may be missing.
 
 mod array;
@@ -64,6 +65,7 @@ mod chunk;
 mod file;
 mod ipc;
 mod leaf;
+mod pages;
 mod parquet_file;
 mod plan;
 mod records;

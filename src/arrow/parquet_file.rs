@@ -11,10 +11,14 @@ use parquet::{
             ArrowReaderMetadata, ArrowReaderOptions, ParquetRecordBatchReader, ParquetRecordBatchReaderBuilder,
         },
     },
+    basic::Compression,
     file::metadata::ColumnChunkMetaData,
 };
 
-use super::file::{read, read_column};
+use super::{
+    file::{read, read_column},
+    pages,
+};
 
 pub(super) const MAGIC: &[u8] = b"PAR1";
 
@@ -27,9 +31,7 @@ impl ParquetFile {
     pub(super) fn open(file: File, len: u64) -> Result<Self, String> {
         let metadata = read(|| ArrowReaderMetadata::load(&file, ArrowReaderOptions::new()))?;
         for column in metadata.metadata().row_groups().iter().flat_map(|group| group.columns()) {
-            if !lies_in(column, len) {
-                return Err(format!("column {:?}: its pages are not in the file", column.column_path().string()));
-            }
+            check_pages(&file, column, len).map_err(|problem| format!("column {}: {problem}", column.column_path()))?;
         }
         Ok(Self { file, metadata })
     }
@@ -39,12 +41,19 @@ impl ParquetFile {
     }
 }
 
-/// Whether a file of `len` bytes has the pages of a column.
-fn lies_in(column: &ColumnChunkMetaData, len: u64) -> bool {
+/// A file of `len` bytes has the pages of a column, and they grow to what they can.
+fn check_pages(file: &File, column: &ColumnChunkMetaData, len: u64) -> Result<(), String> {
     let begin = column.dictionary_page_offset().unwrap_or(column.data_page_offset());
     let end = begin.checked_add(column.compressed_size());
-    let order = begin >= 0 && column.compressed_size() >= 0 && column.data_page_offset() >= 0;
-    order && end.is_some_and(|end| end as u64 <= len)
+    let places = [Some(begin), Some(column.data_page_offset()), Some(column.compressed_size()), end];
+    let [Some(begin), .., Some(end)] = places.map(|place| u64::try_from(place?).ok().filter(|place| *place <= len)) else {
+        return Err(format!("its pages are at {begin}, {} bytes, of {len}", column.compressed_size()));
+    };
+    match column.compression() {
+        Compression::UNCOMPRESSED => Ok(()),
+        Compression::SNAPPY => pages::check(file, begin, end),
+        other => Err(format!("is compressed with {other}; legal: SNAPPY, UNCOMPRESSED")),
+    }
 }
 
 /// Records of some columns, each by a reader of its own, so that an error names it.

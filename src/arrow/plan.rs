@@ -13,6 +13,9 @@ use crate::{
     error::Error,
 };
 
+/// Columns of a file at most.
+const MOST: usize = 4_096;
+
 /// The recorded columns that a file has.
 pub(crate) struct Plan {
     pub specs: Box<[ColumnSpec]>,
@@ -26,6 +29,10 @@ impl Plan {
     /// other types or shapes.
     pub(crate) fn new(input: &Input, mut specs: Vec<ColumnSpec>, open: bool) -> Result<Self, Error> {
         let schema = input.schema();
+        let columns = schema.fields().len();
+        if columns > MOST {
+            return Err(input.failed(format!("has {columns} columns; legal: up to {MOST}")));
+        }
         let own: Vec<_> = leaves(&specs).into_iter().map(|leaf| leaf.name).collect();
         let others = schema.fields().iter().filter(|field| !own.contains(field.name()) && !is_derived(field.name()));
         for field in others {

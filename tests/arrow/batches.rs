@@ -5,7 +5,7 @@ use std::{collections::HashMap, fs, fs::File};
 use arrow_array::{Array, cast::AsArray, types};
 use gleaner::{
     arrow::Format,
-    config::CollectorBuilder,
+    config::TrajFormat,
     env::{Env, Pendulum},
     policy::plan::Activation,
     prelude::*,
@@ -16,14 +16,15 @@ use parquet::arrow::arrow_reader::ParquetRecordBatchReaderBuilder;
 
 use crate::{car::Car, contents::contents, place, round::FORMATS};
 
-fn collector<T: Env>(network: bool) -> CollectorBuilder<T>
-where
-    T: Default,
-    T::Options: Default,
-{
+fn collector<T: Env + Default>(network: bool, trajectories: Option<TrajFormat>) -> Collector<T> {
     let builder = Collector::<T>::builder().rows(5).frames_per_batch(300).max_frames_per_traj(23).seed(3);
     let builder = builder.init_random_frames(40).total_frames(900);
-    if network { builder.policy(Policy::network(NetworkSpec::mlp(&[8], Activation::Tanh))) } else { builder }
+    let builder = match trajectories {
+        Some(format) => builder.trajs_per_batch(4).traj_format(format),
+        None => builder,
+    };
+    let network = network.then(|| Policy::network(NetworkSpec::mlp(&[8], Activation::Tanh)));
+    builder.policy(network.unwrap_or_else(Policy::random)).build().expect("builds")
 }
 
 /// A batch by a file, and a batch as it is, are the same in a buffer.
@@ -76,20 +77,16 @@ fn check_episodes<T: Task>(batch: &Batch<T>, path: &std::path::Path) {
     assert_eq!(described, known.len());
 }
 
-fn all_layouts<T: Env + Default>(network: bool)
-where
-    T::Options: Default,
-{
+fn all_layouts<T: Env + Default>(network: bool) {
     let mut ended = 0;
-    for batch in collector::<T>(network).build().expect("builds") {
+    for batch in collector::<T>(network, None) {
         let batch = batch.expect("no fault");
         check(&batch);
         ended += batch.trajectories().len();
     }
     assert!(ended > 5, "{ended} episodes");
-    for padded in [false, true] {
-        let builder = collector::<T>(network).trajs_per_batch(4).traj_format(if padded { TrajFormat::Padded } else { TrajFormat::Cat });
-        for batch in builder.build().expect("builds") {
+    for format in [TrajFormat::Cat, TrajFormat::Padded] {
+        for batch in collector::<T>(network, Some(format)) {
             check(&batch.expect("no fault"));
         }
     }

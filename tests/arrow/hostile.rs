@@ -1,12 +1,17 @@
 //! Files that somebody has spoiled.
 
 use std::{
-    fs,
+    fs::{self, File},
     panic::{AssertUnwindSafe, catch_unwind},
     path::Path,
 };
 
 use gleaner::{arrow::Format, replay::Replay};
+use parquet::{
+    arrow::{ArrowWriter, arrow_reader::ParquetRecordBatchReaderBuilder},
+    basic::Compression,
+    file::properties::WriterProperties,
+};
 
 use crate::{
     allocator::largest,
@@ -29,6 +34,19 @@ fn file(format: Format) -> Vec<u8> {
     let bytes = fs::read(&path).expect("it is there");
     fs::remove_file(path).expect("it is there");
     bytes
+}
+
+/// A Parquet file as pandas and pyarrow write it.
+fn compressed(file: &[u8]) -> Vec<u8> {
+    let path = place("uncompressed");
+    fs::write(&path, file).expect("room");
+    let reader = ParquetRecordBatchReaderBuilder::try_new(File::open(&path).expect("it is there"));
+    let reader = reader.expect("a Parquet file");
+    let properties = WriterProperties::builder().set_compression(Compression::SNAPPY).build();
+    let mut writer = ArrowWriter::try_new(Vec::new(), reader.schema().clone(), Some(properties)).expect("memory");
+    reader.build().expect("a Parquet file").for_each(|batch| writer.write(&batch.expect("whole")).expect("memory"));
+    fs::remove_file(path).expect("it is there");
+    writer.into_inner().expect("memory")
 }
 
 /// Cuts, flips, puts in, takes out, repeats, or writes numbers that are huge; mostly where the file describes itself.
@@ -71,36 +89,37 @@ fn import(path: &Path) -> (bool, usize) {
     (true, most)
 }
 
-fn cases(format: Format, count: usize) {
-    let (whole, path, mut random) = (file(format), place(&format!("spoiled-{format:?}")), Random(7));
-    fs::write(&path, &whole).expect("room");
+fn cases(name: &str, whole: &[u8], count: usize) {
+    let (path, mut random) = (place(&format!("spoiled-{name}")), Random(7));
+    fs::write(&path, whole).expect("room");
     assert!(import(&path).0);
     let (mut taken, mut huge) = (0, 0);
     for case in 0..count {
-        let mut bytes = whole.clone();
+        let mut bytes = whole.to_vec();
         (0..1 + random.below(3)).for_each(|_| spoil(&mut bytes, &mut random));
         fs::write(&path, &bytes).expect("room");
         let Ok((is, most)) = catch_unwind(AssertUnwindSafe(|| import(&path))) else {
-            panic!("case {case} of {format:?} panicked");
+            panic!("case {case} of {name} panicked");
         };
         huge = huge.max(most);
-        assert!(most <= CONSTANT, "case {case} of {format:?}: {most} bytes at once");
+        assert!(most <= CONSTANT, "case {case} of {name}: {most} bytes at once");
         taken += usize::from(is);
     }
     // Values of columns may be any: some files are taken.
-    println!("{format:?}: {taken} of {count} were taken, {huge} bytes at most");
-    assert!(taken < count / 2, "{format:?}: {taken} were taken");
+    println!("{name}: {taken} of {count} were taken, {huge} bytes at most");
+    assert!(taken < count / 2, "{name}: {taken} were taken");
     fs::remove_file(path).expect("it was there");
 }
 
 #[test]
 fn spoiled_ipc_files_are_errors_or_harmless() {
-    cases(Format::Ipc, 4_000);
+    cases("ipc", &file(Format::Ipc), 4_000);
 }
 
 #[test]
 fn spoiled_parquet_files_are_errors_or_harmless() {
-    cases(Format::Parquet, 2_000);
+    cases("parquet", &file(Format::Parquet), 2_000);
+    cases("snappy", &compressed(&file(Format::Parquet)), 2_000);
 }
 
 /// A file that ends anywhere before its end is no file.

@@ -25,10 +25,7 @@ fn files_for_read_back_py() {
     write::<Car>(&folder, "car", Policy::random());
 }
 
-fn write<T: gleaner::env::Env + Default>(folder: &Path, name: &str, policy: Policy<T>)
-where
-    T::Options: Default,
-{
+fn write<T: gleaner::env::Env + Default>(folder: &Path, name: &str, policy: Policy<T>) {
     let replay = Replay::<T>::new(700).expect("a buffer");
     let builder = Collector::<T>::builder().rows(6).frames_per_batch(300).total_frames(900).policy(policy).seed(2);
     let mut specs = Vec::new();

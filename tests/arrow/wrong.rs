@@ -62,7 +62,7 @@ fn errors_name_the_column() {
     let replay = replay();
     let cases: Vec<(&str, Box<dyn FnOnce(&mut Columns)>, &[&str])> = vec![
         ("missing", Box::new(|c| c.retain(|(f, _)| f.name() != "reward")), &["\"reward\" is missing"]),
-        ("twice", Box::new(|c| c.extend([at(c, "step").clone()])), &["\"step\" is missing, or there twice"]),
+        ("twice", Box::new(|c| c.extend_from_within(4..5)), &["\"step\" is missing, or there twice"]),
         (
             "dtype",
             Box::new(|c| set(c, "reward", Arc::new(Float64Array::from(vec![1.0; 200])))),
@@ -93,7 +93,7 @@ fn errors_name_the_column() {
             Box::new(|c| {
                 let (field, _) = at(c, "observation");
                 let mut metadata = field.metadata().clone();
-                metadata.insert("ARROW:extension:metadata".into(), r#"{"shape":[2,2]}"#.into());
+                metadata.insert("ARROW:extension:metadata", r#"{"shape":[2,2]}"#);
                 *field = field.clone().with_metadata(metadata);
             }),
             &["\"observation\" has shape [2, 2]; legal: [4]"],
