@@ -62,7 +62,7 @@ impl Leaf {
         if self.is_scalar() {
             return self.element();
         }
-        DataType::FixedSizeList(ArrowField::new("item", self.element(), false).into(), self.field.len() as i32)
+        DataType::FixedSizeList(ArrowField::new("item", self.element(), true).into(), self.field.len() as i32)
     }
 
     /// Metadata that tells the shape, for a value that is a fixed-size list.

@@ -43,7 +43,7 @@
 //!
 //! A field of a struct is a column of its own, `observation.camera`. Lists are flat; their shape is that of Arrow's
 //! canonical extension type `arrow.fixed_shape_tensor`, so that `column.combine_chunks().to_numpy_ndarray()` in pyarrow has
-//! it.
+//! it. Columns without elements are not in files.
 //!
 //! ```text
 //! df = pandas.read_parquet("episodes.parquet")        # or polars.read_parquet

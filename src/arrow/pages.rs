@@ -135,7 +135,8 @@ mod tests {
     #[test]
     fn sizes_are_found_behind_and_before_other_fields() {
         // Kind of the page, 300 bytes that are 10, a structure with a flag, a list of texts, a number and its end.
-        let header = [0x15, 0x00, 0x15, 0xd8, 0x04, 0x15, 0x14, 0x2c, 0x11, 0x19, 0x28, 1, b'a', 0, 0x15, 0x02, 0, 0, 7];
+        let header =
+            [0x15, 0x00, 0x15, 0xd8, 0x04, 0x15, 0x14, 0x2c, 0x11, 0x19, 0x28, 1, b'a', 0, 0x15, 0x02, 0, 0, 7];
         let mut compact = Compact(&header);
         assert_eq!(compact.sizes(), Some([300, 10]));
         assert_eq!(compact.0, [7]);

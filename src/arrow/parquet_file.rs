@@ -46,7 +46,8 @@ fn check_pages(file: &File, column: &ColumnChunkMetaData, len: u64) -> Result<()
     let begin = column.dictionary_page_offset().unwrap_or(column.data_page_offset());
     let end = begin.checked_add(column.compressed_size());
     let places = [Some(begin), Some(column.data_page_offset()), Some(column.compressed_size()), end];
-    let [Some(begin), .., Some(end)] = places.map(|place| u64::try_from(place?).ok().filter(|place| *place <= len)) else {
+    let [Some(begin), .., Some(end)] = places.map(|place| u64::try_from(place?).ok().filter(|place| *place <= len))
+    else {
         return Err(format!("its pages are at {begin}, {} bytes, of {len}", column.compressed_size()));
     };
     match column.compression() {

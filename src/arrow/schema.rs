@@ -86,5 +86,5 @@ fn last_field(leaf: &Leaf) -> Field {
 }
 
 pub(super) fn item(leaf: &Leaf) -> Field {
-    Field::new("item", leaf.element(), false)
+    Field::new("item", leaf.element(), true)
 }

@@ -68,7 +68,9 @@ impl<'w> Writer<'w> {
         let columns = Columns::new(specs).map_err(failed)?;
         let schema = Arc::new(columns.schema.clone());
         let kind = match format {
-            Format::Ipc => FileWriter::try_new_buffered(to, &schema).map(Kind::Ipc).map_err(|e| failed(e.to_string()))?,
+            Format::Ipc => {
+                FileWriter::try_new_buffered(to, &schema).map(Kind::Ipc).map_err(|e| failed(e.to_string()))?
+            }
             Format::Parquet => {
                 let properties = properties(&columns, specs);
                 let writer = ArrowWriter::try_new(to, schema.clone(), Some(properties));

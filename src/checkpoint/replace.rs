@@ -12,7 +12,10 @@ use crate::error::Error;
 
 /// Writes a file beside `path`, `.NAME.PROCESS-NUMBER.new`, and moves it there once all of it is on the disk: whatever
 /// happens meanwhile, `path` is the old file or the new one. What killed processes left beside it is removed.
-pub(crate) fn replace(path: &Path, write: impl FnOnce(&mut (dyn Write + Send)) -> Result<(), Error>) -> Result<(), Error> {
+pub(crate) fn replace(
+    path: &Path,
+    write: impl FnOnce(&mut (dyn Write + Send)) -> Result<(), Error>,
+) -> Result<(), Error> {
     let failed = |source| Error::Io { path: path.into(), source };
     let name = path.file_name().ok_or_else(|| failed(io::Error::other("it has no file name")))?;
     let folder = match path.parent() {

@@ -57,7 +57,6 @@ pub fn columns<T: Task>() -> Vec<ColumnSpec> {
 pub fn many_columns() -> Vec<ColumnSpec> {
     let mut columns = columns::<Made>();
     columns.push(ColumnSpec::of::<[u8; 4]>("action_mask").leading());
-    columns.push(ColumnSpec::of::<()>("nothing"));
     columns.push(ColumnSpec::of::<Extra>("extra"));
     columns.push(ColumnSpec::scalar("log_prob", Dtype::F32));
     columns.push(ColumnSpec::of::<[[f32; 1]; 5]>("state"));
@@ -134,8 +133,7 @@ impl Source {
     /// Some ticks, time-major; one in `gaps` slots holds no frame.
     pub fn block(&mut self, specs: &[ColumnSpec], ticks: usize, gaps: usize, random: &mut Random) -> Block {
         let (rows, slots) = (self.rows.len(), self.rows.len() * ticks);
-        let mut columns: Vec<Vec<u64>> =
-            specs.iter().map(|spec| vec![0; (slots * spec.stride).div_ceil(8)]).collect();
+        let mut columns: Vec<Vec<u64>> = specs.iter().map(|spec| vec![0; (slots * spec.stride).div_ceil(8)]).collect();
         let (mut next, mut frames) = (Vec::new(), 0);
         for slot in 0..slots {
             let mut followed = vec![0; specs[0].stride];

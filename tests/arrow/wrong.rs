@@ -149,7 +149,7 @@ fn a_file_from_elsewhere_is_taken() {
 #[test]
 fn names_that_files_need_are_taken_by_them() {
     let mut specs = crate::made::many_columns();
-    specs[11].name = "truncated".into();
+    specs[10].name = "truncated".into();
     let block = crate::made::Source::new(1, 1, 3).block(&specs, 4, 1, &mut crate::made::Random(1));
     let replay = Replay::<crate::made::Made>::new(10).expect("a buffer");
     replay.extend(&block).expect("room");
