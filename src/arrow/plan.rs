@@ -1,5 +1,6 @@
 //! Which columns of a file are read, and what they become.
 
+use arrow_array::{Array, cast::AsArray};
 use arrow_schema::{DataType, Field as ArrowField, Schema};
 
 use super::{
@@ -34,13 +35,13 @@ impl Plan {
             return Err(input.failed(format!("has {columns} columns; legal: up to {MOST}")));
         }
         let own: Vec<_> = leaves(&specs).into_iter().map(|leaf| leaf.name).collect();
-        let others = schema.fields().iter().filter(|field| !own.contains(field.name()) && !is_derived(field.name()));
-        for field in others {
+        let is_other = |name: &String| !own.contains(name) && !is_derived(name);
+        for (place, field) in schema.fields().iter().enumerate().filter(|(_, field)| is_other(field.name())) {
             if !open {
                 let problem = format!("column {:?} is unknown; legal: {}", field.name(), own.join(", "));
                 return Err(input.failed(problem));
             }
-            other(&mut specs, field).map_err(|problem| input.failed(problem))?;
+            other(&mut specs, field, || first_length(input, place)).map_err(|problem| input.failed(problem))?;
         }
         let find = |leaf: Leaf| place(schema, &leaf).map(|place| (leaf, place)).map_err(|p| input.failed(p));
         let last = last_leaves(&specs).into_iter().map(find).collect::<Result<_, _>>()?;
@@ -89,17 +90,30 @@ fn shape(field: &ArrowField) -> Option<Vec<usize>> {
     Some(tensor.shape)
 }
 
-/// Adds a column that only the file knows, or a field of one.
-fn other(specs: &mut Vec<ColumnSpec>, column: &ArrowField) -> Result<(), String> {
+/// Elements of the list in the first record of a column; none without a record.
+fn first_length(input: &Input, place: usize) -> Result<usize, String> {
+    let arrays = input.records(&[place], 1)?.next()?;
+    let first = arrays.as_ref().and_then(|arrays| arrays.first()?.as_list_opt::<i32>());
+    let length = first.filter(|list| list.len() > 0).map_or(0, |list| list.value(0).len());
+    Ok(length)
+}
+
+/// Adds a column that only the file knows, or a field of one. How long plain lists are its records tell.
+fn other(
+    specs: &mut Vec<ColumnSpec>,
+    column: &ArrowField,
+    first_length: impl FnOnce() -> Result<usize, String>,
+) -> Result<(), String> {
     let name = column.name();
     let (element, len) = match column.data_type() {
         DataType::FixedSizeList(item, len) => (item.data_type(), usize::try_from(*len).ok()),
+        DataType::List(item) if leaf::dtype(item.data_type()).is_some() => (item.data_type(), Some(first_length()?)),
         scalar => (scalar, None),
     };
     let Some(dtype) = leaf::dtype(element).filter(|_| len != Some(0)) else {
         let legal = [Dtype::F32, Dtype::I32, Dtype::U8, Dtype::U32, Dtype::U64].map(|d| leaf::element(d).to_string());
         let problem = format!("column {name:?} is {}; legal: ", column.data_type());
-        return Err(problem + &legal.join(", ") + ", fixed-size lists of them");
+        return Err(problem + &legal.join(", ") + ", lists of them that are not empty");
     };
     let shape = match (len, shape(column)) {
         (None, _) => Vec::new(),

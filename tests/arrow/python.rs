@@ -25,6 +25,27 @@ fn files_for_read_back_py() {
     write::<Car>(&folder, "car", Policy::random());
 }
 
+#[test]
+#[ignore = "needs the files that read_back.py leaves"]
+fn files_of_pandas_are_taken() {
+    check::<CartPole>("cart_pole");
+    check::<Car>("car");
+}
+
+/// A file of pandas' and the one that it read are the same in a buffer.
+fn check<T: Task>(name: &str) {
+    let folder = Path::new(env!("CARGO_TARGET_TMPDIR")).join("arrow-python");
+    let [own, pandas] = ["parquet", "pandas"].map(|ending| {
+        let replay = Replay::<T>::new(1_000).expect("a buffer");
+        replay.import(folder.join(format!("{name}.{ending}"))).expect("a file of trajectories");
+        contents(&replay)
+            .into_iter()
+            .map(|own| (own.stored, own.followed, own.columns[..8].to_vec()))
+            .collect::<Vec<_>>()
+    });
+    assert!(own.len() > 10 && own == pandas, "{name}");
+}
+
 fn write<T: gleaner::env::Env + Default>(folder: &Path, name: &str, policy: Policy<T>) {
     let replay = Replay::<T>::new(700).expect("a buffer");
     let builder = Collector::<T>::builder().rows(6).frames_per_batch(300).total_frames(900).policy(policy).seed(2);

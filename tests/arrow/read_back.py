@@ -1,4 +1,5 @@
-"""Reads the files that `tests/arrow/python.rs` left in a folder with pyarrow and pandas, and compares.
+"""Reads the files that `tests/arrow/python.rs` left in a folder with pyarrow and pandas, and compares. Leaves there what
+pandas makes of them, for the test that reads it.
 
 python read_back.py FOLDER
 """
@@ -65,7 +66,9 @@ def main(folder):
             assert table.num_rows == wanted["frames"]
             check_columns(table, wanted)
             check_episodes(table.to_pandas(), wanted["episodes"])
-        check_episodes(pandas.read_parquet(parquet), wanted["episodes"])
+        frames = pandas.read_parquet(parquet)
+        check_episodes(frames, wanted["episodes"])
+        frames.to_parquet(description.with_suffix(".pandas"), index=False)
         read += 1
     assert read >= 2, f"{read} descriptions in {folder}"
     print(f"pyarrow {pyarrow.__version__} and pandas {pandas.__version__} read the files of {read} buffers")
