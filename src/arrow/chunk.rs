@@ -94,7 +94,7 @@ impl<'p> Chunk<'p> {
                     first + i as u64
                 ));
             }
-            if ![Flags::VALID, Flags::RANDOM].map(|flags| bytemuck::cast(flags)).contains(&flags) {
+            if ![Flags::VALID, Flags::RANDOM].map(bytemuck::cast::<_, u8>).contains(&flags) {
                 return Err(format!("column \"flags\" is {flags} in record {}; legal: 1, 3", first + i as u64));
             }
         }
