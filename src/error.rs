@@ -185,6 +185,14 @@ pub enum Error {
     /// A checkpoint cannot be read or written; nothing of it was taken, and an older one stays.
     #[error("checkpoint: {0}")]
     Checkpoint(String),
+    /// A file of columns cannot be written or read; a file that was there stays, and nothing was taken of a wrong one.
+    #[error("{}: {problem}", path.display())]
+    Arrow {
+        /// The file.
+        path: PathBuf,
+        /// What is wrong, with the column, and what is legal.
+        problem: String,
+    },
     /// A RON file is wrong.
     #[error("{}:{line}:{column}: {problem}", path.display())]
     Ron {

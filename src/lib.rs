@@ -8,7 +8,7 @@
 //! | | |
 //! |---|---|
 //! | vocabulary | [`mod@data`], [`space`], [`seed`], [`math`], [`task`], [`error`], [`schedule`], [`components`] |
-//! | services | [`stats`], `gpu` |
+//! | services | [`stats`], `gpu`, `arrow` |
 //! | organs | [`mod@env`], [`policy`], [`rollout`], [`replay`], [`weights`] |
 //! | assembly | [`config`], [`collector`], [`receipts`], [`host`], [`run`], [`registry`], [`erased`] |
 
@@ -17,6 +17,8 @@ extern crate self as gleaner;
 #[doc(hidden)]
 pub use bytemuck;
 
+#[cfg(feature = "arrow")]
+pub mod arrow;
 mod build;
 mod bytes;
 mod checkpoint;

@@ -18,6 +18,10 @@ use gleaner::prelude::*;
 fn example(name: &str) -> Command {
     let mut build = Command::new(env!("CARGO"));
     build.args(["build", "--quiet", "--locked", "--example", name]).current_dir(env!("CARGO_MANIFEST_DIR"));
+    // As this test was built, so that nothing is built again.
+    if cfg!(feature = "arrow") {
+        build.args(["--features", "arrow"]);
+    }
     if !cfg!(debug_assertions) {
         build.arg("--release");
     }

@@ -12,7 +12,10 @@ use crate::error::Error;
 
 /// Writes a file beside `path`, `.NAME.PROCESS-NUMBER.new`, and moves it there once all of it is on the disk: whatever
 /// happens meanwhile, `path` is the old file or the new one. What killed processes left beside it is removed.
-pub(crate) fn replace(path: &Path, write: impl FnOnce(&mut dyn Write) -> Result<(), Error>) -> Result<(), Error> {
+pub(crate) fn replace(
+    path: &Path,
+    write: impl FnOnce(&mut (dyn Write + Send)) -> Result<(), Error>,
+) -> Result<(), Error> {
     let failed = |source| Error::Io { path: path.into(), source };
     let name = path.file_name().ok_or_else(|| failed(io::Error::other("it has no file name")))?;
     let folder = match path.parent() {
@@ -93,7 +96,7 @@ fn sync_folder(folder: &Path) -> io::Result<()> {
 mod tests {
     use super::*;
 
-    fn says(text: &'static [u8]) -> impl FnOnce(&mut dyn Write) -> Result<(), Error> {
+    fn says(text: &'static [u8]) -> impl FnOnce(&mut (dyn Write + Send)) -> Result<(), Error> {
         move |to| to.write_all(text).map_err(|error| Error::Checkpoint(error.to_string()))
     }
 
@@ -111,7 +114,7 @@ mod tests {
         fs::write(folder.join(".state.1-0.new"), "of a killed process").expect("room");
         replace(&path, says(b"first")).expect("room");
         assert_eq!(names(), ["state"]);
-        let stopped = |to: &mut dyn Write| {
+        let stopped = |to: &mut (dyn Write + Send)| {
             to.write_all(b"sec").expect("room");
             assert_eq!(fs::read(&path).expect("the old file"), b"first");
             assert_eq!(names().len(), 2);

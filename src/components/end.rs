@@ -66,6 +66,13 @@ impl End {
         Self(reason as u8)
     }
 
+    /// What a code of the column says; none if it says nothing.
+    #[cfg(feature = "arrow")]
+    pub(crate) fn from_code(code: u8) -> Option<Self> {
+        let end = Self(code);
+        (code & 0x7f == 0 || end.truncation().is_some()).then_some(end)
+    }
+
     /// From the two flags of an environment.
     #[inline(always)]
     pub const fn from_env(terminated: bool, truncated: bool) -> Self {

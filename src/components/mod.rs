@@ -3,6 +3,7 @@
 pub(crate) mod column;
 mod critic;
 mod end;
+mod episodes;
 mod frames;
 mod lane;
 mod policy;
@@ -18,6 +19,7 @@ mod weights;
 pub use column::{ColumnSpec, Remembered, Source};
 pub use critic::Critic;
 pub use end::{End, Flags, Truncation};
+pub(crate) use episodes::Episodes;
 pub use frames::Frames;
 pub use lane::SecondLane;
 pub(crate) use lane::{AllRows, Lane, LowerRows, UpperRows};

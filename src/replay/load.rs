@@ -100,9 +100,9 @@ impl<T: Task> Replay<T> {
     }
 }
 
-/// Those that every block of this task has come first; all have the size of their fields, and a name of their own.
-fn check_columns<T: Task>(specs: &[ColumnSpec]) -> Result<(), Error> {
-    let own = [
+/// The columns that every block of this task has, in their order.
+pub(super) fn task_columns<T: Task>() -> [ColumnSpec; 8] {
+    [
         ColumnSpec::of::<T::Observation>("observation").leading(),
         ColumnSpec::of::<T::Action>("action"),
         ColumnSpec::scalar("reward", Dtype::F32),
@@ -111,9 +111,13 @@ fn check_columns<T: Task>(specs: &[ColumnSpec]) -> Result<(), Error> {
         ColumnSpec::scalar("trajectory", Dtype::U64),
         ColumnSpec::scalar("flags", Dtype::U8),
         ColumnSpec::scalar("version", Dtype::U64),
-    ];
+    ]
+}
+
+/// Those that every block of this task has come first; all have the size of their fields, and a name of their own.
+pub(super) fn check_columns<T: Task>(specs: &[ColumnSpec]) -> Result<(), Error> {
     let wrong = |problem: String| Error::Checkpoint(format!("columns: {problem}"));
-    for (i, own) in own.iter().enumerate() {
+    for (i, own) in task_columns::<T>().iter().enumerate() {
         match specs.get(i) {
             Some(spec) if spec == own => {}
             Some(spec) => return Err(wrong(format!("{spec:?}; legal for this task: {own:?}"))),

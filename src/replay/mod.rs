@@ -31,7 +31,11 @@ mod cells;
 mod claim;
 mod draws;
 mod edit;
+#[cfg(feature = "arrow")]
+mod export;
 mod gather;
+#[cfg(feature = "arrow")]
+mod import;
 mod index;
 mod lap;
 mod limiter;

@@ -5,10 +5,9 @@ use std::{fmt, marker::PhantomData, sync::Arc};
 use super::{
     Capacity, Replay, ReplayConfig,
     buffer::{check_columns, check_ragged},
-    write::Episodes,
 };
 use crate::{
-    components::{ColumnSpec, Frames, RaggedSpec, column},
+    components::{ColumnSpec, Episodes, Frames, RaggedSpec, column},
     error::Error,
     task::Task,
 };

@@ -9,7 +9,7 @@ use super::{
     ring::Ring,
 };
 use crate::{
-    components::{End, EpisodeStep, Flags, Frames, TrajectoryId, column},
+    components::{End, Episodes, Frames},
     error::Error,
 };
 
@@ -41,36 +41,6 @@ pub(super) struct Writer {
     ended: u64,
     /// What becomes of ragged columns.
     room: Room,
-}
-
-/// The columns that tell episodes apart.
-pub(super) struct Episodes<'a> {
-    pub ends: &'a [End],
-    pub steps: &'a [EpisodeStep],
-    pub ids: &'a [TrajectoryId],
-    pub flags: &'a [Flags],
-}
-
-impl<'a> Episodes<'a> {
-    pub(super) fn of(frames: &'a dyn Frames) -> Self {
-        fn values<V: bytemuck::Pod>(frames: &dyn Frames, i: usize) -> &[V] {
-            &bytemuck::cast_slice(frames.bytes(i))[..frames.slots()]
-        }
-        Self {
-            ends: values(frames, column::END),
-            steps: values(frames, column::STEP),
-            ids: values(frames, column::TRAJECTORY),
-            flags: values(frames, column::FLAGS),
-        }
-    }
-
-    /// Whether slot `next` goes on with the episode of slot `i`.
-    pub(super) fn goes_on(&self, i: usize, next: usize) -> bool {
-        self.flags[next].valid()
-            && !self.ends[i].ends_episode()
-            && self.ids[next] == self.ids[i]
-            && self.steps[next].0 == self.steps[i].0.wrapping_add(1)
-    }
 }
 
 impl Writer {

@@ -7,6 +7,8 @@ mod chain;
 mod chunks;
 mod column;
 pub mod estimate;
+#[cfg(feature = "arrow")]
+mod export;
 mod frames;
 mod memory;
 mod pieces;

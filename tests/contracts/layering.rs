@@ -7,7 +7,7 @@ use std::{
 };
 
 const VOCABULARY: &[&str] = &["bytes", "data", "space", "seed", "math", "error", "task", "schedule", "components"];
-const SERVICES: &[&str] = &["gpu", "stats", "ron_file", "profile", "checkpoint"];
+const SERVICES: &[&str] = &["gpu", "stats", "ron_file", "profile", "checkpoint", "arrow"];
 const ORGANS: &[&str] = &["env", "policy", "rollout", "weights", "replay", "workers"];
 const ASSEMBLY: &[&str] = &[
     "build",
