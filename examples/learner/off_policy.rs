@@ -74,7 +74,7 @@ impl OffPolicy {
         let rows = options.rows.unwrap_or(self.rows);
         let total = options.frames.unwrap_or(if options.quick { self.quick_frames } else { self.frames });
         let replay = Replay::<E>::new(self.capacity)?;
-        let mut collector = Collector::<E>::builder()
+        let collector = Collector::<E>::builder()
             .policy(self.policy(options))
             .rows(rows)
             .frames_per_batch(rows * self.ticks)
@@ -100,16 +100,7 @@ impl OffPolicy {
             published,
             best: None,
         };
-        if self.collects_on {
-            // One receipt waits while the learner is at work: the collector is at most two batches ahead.
-            let (sender, receipts) = sync_channel(1);
-            thread::scope(|scope| {
-                scope.spawn(move || write(collector, &sender));
-                training.run(self, options, stop, receipts)
-            })?;
-        } else {
-            training.run(self, options, stop, collector.receipts())?;
-        }
+        self.train(&mut training, collector, options, stop)?;
         training.curve.draw(options.out.join("learning_curve.png"))?;
         let best = training.best.take().map_or_else(|| training.learner.weights(), |(_, weights)| Ok(weights))?;
         best.save(policy_file(&options.out))?;
@@ -120,6 +111,25 @@ impl OffPolicy {
         }
         let saved = Weights::load(policy_file(&options.out))?;
         evaluate::<E>(self.policy(options).weights(saved), self.episodes, options.seed.wrapping_add(1)).map(Some)
+    }
+
+    /// In turns, or with a thread that collects on.
+    fn train<E: Env + Default, L: Learner<E>>(
+        &self,
+        training: &mut Training<E, L>,
+        mut collector: Collector<E>,
+        options: &Options,
+        stop: &AtomicBool,
+    ) -> Result<()> {
+        if !self.collects_on {
+            return training.run(self, options, stop, collector.receipts());
+        }
+        // One receipt waits while the learner is at work: the collector is at most two batches ahead.
+        let (sender, receipts) = sync_channel(1);
+        thread::scope(|scope| {
+            scope.spawn(move || write(collector, &sender));
+            training.run(self, options, stop, receipts)
+        })
     }
 
     fn policy<T: Task>(&self, options: &Options) -> Policy<T> {
