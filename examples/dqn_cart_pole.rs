@@ -39,11 +39,18 @@ fn run(options: &Options, stop: &AtomicBool) -> Result<Option<f32>> {
         ticks: 8,
         random_frames: 1_000,
         capacity: 50_000,
-        sampling: Prioritized { beta: Schedule::Linear { from: 0.4, to: 1.0, samples: 20_000 }, ..Default::default() }
-            .into(),
+        // The weights of a sample are relative to the rarest frame there is. A difference of almost 0, whose frame is
+        // almost never drawn, would make all others' next to 0, and the steps with them: `eps` bounds that.
+        sampling: Prioritized {
+            beta: Schedule::Linear { from: 0.4, to: 1.0, samples: 20_000 },
+            eps: 0.01,
+            ..Default::default()
+        }
+        .into(),
         n_step: (3, 0.99),
         batch: 128,
         steps_per_frame: 0.5,
+        collects_on: false,
         frames: 60_000,
         quick_frames: 4_000,
         trial_every: 2_500,

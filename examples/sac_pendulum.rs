@@ -41,6 +41,7 @@ fn run(options: &Options, stop: &AtomicBool) -> Result<Option<f32>> {
         n_step: (1, 0.99),
         batch: 128,
         steps_per_frame: 0.5,
+        collects_on: true,
         frames: 30_000,
         quick_frames: 8_000,
         trial_every: 2_000,

@@ -88,6 +88,16 @@ fn dqn_cart_pole() {
 }
 
 #[test]
+fn a_seed_of_dqn_is_one_run() {
+    let weights = ["dqn_first", "dqn_second"].map(|name| {
+        let out = Folder::new(name);
+        run("dqn_cart_pole", ["--frames", "1500", "--backend", "cpu", "--out", out.0.to_str().unwrap()]);
+        Weights::load(out.0.join("policy.safetensors")).unwrap()
+    });
+    assert_eq!(weights[0], weights[1]);
+}
+
+#[test]
 fn pendulum() {
     let mean = trains("pendulum");
     assert!(mean > -900.0, "{mean}; random actions give about -1,200");

@@ -1,10 +1,10 @@
-//! The loop of examples that learn from replay: a thread collects and writes on while another samples, learns and
-//! publishes.
+//! The loop of examples that learn from replay: collect, sample, learn and publish, either in turns or with a thread that
+//! collects on meanwhile.
 
 use std::{
     sync::{
         atomic::{AtomicBool, Ordering},
-        mpsc::{Receiver, SyncSender, sync_channel},
+        mpsc::{SyncSender, sync_channel},
     },
     thread,
 };
@@ -45,6 +45,9 @@ pub struct OffPolicy {
     pub batch: usize,
     /// Steps of the learner for each frame that is collected.
     pub steps_per_frame: f64,
+    /// Whether the collector runs on while the learner is at work. It may then act with older weights, and no two runs are
+    /// the same; in turns, a run is repeatable by its seed.
+    pub collects_on: bool,
     /// Frames to train for at most.
     pub frames: u64,
     /// The same with `--quick`.
@@ -97,14 +100,7 @@ impl OffPolicy {
             published,
             best: None,
         };
-        // One receipt waits while the learner is at work: the collector is at most two batches ahead.
-        let (sender, receipts) = sync_channel(1);
-        thread::scope(|scope| {
-            let writer = scope.spawn(move || write(collector, &sender));
-            let trained = training.run(self, options, stop, receipts);
-            let written = writer.join().unwrap_or_else(|_| Err("the collecting thread panicked".into()));
-            trained.and(written)
-        })?;
+        self.train(&mut training, collector, options, stop)?;
         training.curve.draw(options.out.join("learning_curve.png"))?;
         let best = training.best.take().map_or_else(|| training.learner.weights(), |(_, weights)| Ok(weights))?;
         best.save(policy_file(&options.out))?;
@@ -117,19 +113,37 @@ impl OffPolicy {
         evaluate::<E>(self.policy(options).weights(saved), self.episodes, options.seed.wrapping_add(1)).map(Some)
     }
 
+    /// In turns, or with a thread that collects on.
+    fn train<E: Env + Default, L: Learner<E>>(
+        &self,
+        training: &mut Training<E, L>,
+        mut collector: Collector<E>,
+        options: &Options,
+        stop: &AtomicBool,
+    ) -> Result<()> {
+        if !self.collects_on {
+            return training.run(self, options, stop, collector.receipts());
+        }
+        // One receipt waits while the learner is at work: the collector is at most two batches ahead.
+        let (sender, receipts) = sync_channel(1);
+        thread::scope(|scope| {
+            scope.spawn(move || write(collector, &sender));
+            training.run(self, options, stop, receipts)
+        })
+    }
+
     fn policy<T: Task>(&self, options: &Options) -> Policy<T> {
         Policy::network(self.network.clone()).backend(options.backend).seed(options.seed)
     }
 }
 
 /// Collects into the buffer and says what it wrote, until the budget is used up or nobody listens.
-fn write<E: Env>(mut collector: Collector<E>, sender: &SyncSender<Receipt>) -> Result<()> {
+fn write<E: Env>(mut collector: Collector<E>, sender: &SyncSender<std::result::Result<Receipt, Error>>) {
     for receipt in collector.receipts() {
-        if sender.send(receipt?).is_err() {
+        if sender.send(receipt).is_err() {
             break;
         }
     }
-    Ok(())
 }
 
 struct Training<T: Task, L> {
@@ -151,10 +165,11 @@ impl<E: Env + Default, L: Learner<E>> Training<E, L> {
         goal: &OffPolicy,
         options: &Options,
         stop: &AtomicBool,
-        receipts: Receiver<Receipt>,
+        receipts: impl IntoIterator<Item = std::result::Result<Receipt, Error>>,
     ) -> Result<()> {
         let (mut due, mut next_trial, mut good_trials) = (0.0, goal.trial_every, 0);
         for receipt in receipts {
+            let receipt = receipt?;
             let stats = self.monitor.stats();
             if stats.frames > goal.random_frames {
                 due += receipt.frames as f64 * goal.steps_per_frame;
