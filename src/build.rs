@@ -51,6 +51,8 @@ pub(crate) fn build<T: Task>(parts: Build<T>) -> Result<Collector<T>, Error> {
     // Conflicts among gleaner's own systems are errors; a host's systems only warn.
     let ambiguity = if setup.is_empty() { LogLevel::Error } else { LogLevel::Warn };
     let mut schedule = Collect::schedule_with(config.executor, config.overlap, ambiguity);
+    // Only a host's systems have commands to apply.
+    schedule.set_apply_final_deferred(!setup.is_empty());
     let policies = policies.by_number();
     check_overlap(&config, &policies, &*stepper)?;
     let plans = plans(&policies)?;

@@ -52,7 +52,7 @@ impl<E: Env> Rows<'_, E> {
 
 /// Rows that a thread takes at a time: what stepping them wrote is still in the first-level cache when their ends are
 /// looked at, their next episodes begin and their frames are recorded.
-pub(super) const STRIP: usize = 128;
+pub(super) const STRIP: usize = 256;
 
 /// Steps every row of a strip. Nothing is reset here, so that the loops stay free of rare branches.
 ///

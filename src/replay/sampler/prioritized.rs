@@ -32,7 +32,9 @@ pub struct Prioritized {
     pub alpha: Schedule,
     /// How much the weights make up for the chances: 1 is in full. Default: 0.4.
     pub beta: Schedule,
-    /// What is added to priorities, so that a frame of priority 0 is still drawn. Default: 1e-8.
+    /// What is added to priorities, so that a frame of priority 0 is still drawn. Weights are divided by that of the least
+    /// likely frame, so with priorities near 0 a larger one, such as 0.01, keeps all other weights from vanishing.
+    /// Default: 1e-8.
     pub eps: f32,
     /// Whether the highest priority of frames that are there counts, not that ever given. Default: false.
     pub max_priority_within_buffer: bool,
