@@ -6,11 +6,12 @@ use bevy_ecs::{prelude::*, schedule::LogLevel};
 
 use crate::{
     collector::Collector,
-    components::{ColumnSpec, Threads, TickPlan},
+    components::{ColumnSpec, Threads, TickPlan, Worker},
     config::{CollectorConfig, Extra, Setup},
     drive::Drive,
     env::{Spawn, Stepper},
     error::Error,
+    fleet,
     hooks::Hooks,
     memory,
     plugin::{self, TaskParts},
@@ -38,15 +39,42 @@ pub(crate) struct Build<T: Task> {
     pub max_memory: usize,
 }
 
+/// The rows of a world among those of all workers.
+pub(crate) struct Share {
+    pub rows: Range<u32>,
+    pub all_rows: usize,
+    /// Rows of each policy in all workers.
+    pub policy_rows: Vec<usize>,
+    /// Where the weights of each policy come from, if that is decided.
+    pub weights: Option<Vec<Option<WeightsHandle>>>,
+    /// Number of the worker, if this is one of several.
+    pub worker: Option<usize>,
+}
+
 /// Builds a collector.
 pub(crate) fn build<T: Task>(parts: Build<T>) -> Result<Collector<T>, Error> {
-    let Build { config, policies, mut stepper, hooks, extras, setup, replay, max_memory } = parts;
     check_spaces::<T>()?;
+    let config = &parts.config;
     let (asked, effective) = (config.frames_per_batch.unwrap_or(0), config.effective_frames_per_batch());
-    if asked > 0 && asked != effective {
+    if asked > 0 && asked != effective && !config.is_async() {
         let rows = config.rows;
         tracing::warn!("frames_per_batch {asked} is no multiple of {rows} rows: batches have {effective} frames");
     }
+    if config.workers > 0 {
+        return fleet::build(parts);
+    }
+    let rows = config.rows;
+    let policies = parts.policies.rows(rows).map(|range| range.len()).collect();
+    build_rows(
+        parts,
+        Share { rows: 0..rows as u32, all_rows: rows, policy_rows: policies, weights: None, worker: None },
+    )
+}
+
+/// Builds a collector of rows in a world of its own.
+pub(crate) fn build_rows<T: Task>(parts: Build<T>, share: Share) -> Result<Collector<T>, Error> {
+    let Build { config, policies, mut stepper, hooks, extras, setup, replay, max_memory } = parts;
+    let effective = config.effective_frames_per_batch();
     let mut world = World::new();
     // Conflicts among gleaner's own systems are errors; a host's systems only warn.
     let ambiguity = if setup.is_empty() { LogLevel::Error } else { LogLevel::Warn };
@@ -56,15 +84,16 @@ pub(crate) fn build<T: Task>(parts: Build<T>) -> Result<Collector<T>, Error> {
     let policies = policies.by_number();
     check_overlap(&config, &policies, &*stepper)?;
     let plans = plans(&policies)?;
-    let columns = columns(&mut world, &config, &policies, &plans, extras)?;
+    let columns = columns(&mut world, &config, &policies, &plans, &extras)?;
     let specs: Arc<[ColumnSpec]> = columns.specs.clone().into();
     memory::check::<T>(&config, &specs, &plans, max_memory)?;
     let agents = agents(&config, &*stepper)?;
-    let actors = open(policies, &config)?;
+    let actors = open(policies, &config, &share)?;
     let backend = backend(&actors);
     let monitor = Monitor::new(Fixed {
         requested_frames_per_batch: effective as u64,
         total_frames: config.total_frames,
+        rows: config.rows as u64,
         agents: agents as u64,
         backend: backend.clone(),
     });
@@ -77,7 +106,7 @@ pub(crate) fn build<T: Task>(parts: Build<T>) -> Result<Collector<T>, Error> {
     rollout.lends = setup.is_empty();
     let writer = |replay| ReplayWriter::new(replay, rollout.worker, &specs, config.whole_episodes());
     let replay = replay.as_ref().map(writer).transpose()?;
-    if config.trajs_per_batch.is_some() {
+    if config.trajs_per_batch.is_some() || config.whole_episodes().is_some() {
         world.insert_resource(Assembly::<T>::new(&specs));
     }
     plugin::install_parts(
@@ -90,17 +119,22 @@ pub(crate) fn build<T: Task>(parts: Build<T>) -> Result<Collector<T>, Error> {
             parallelism: config.parallelism(),
             infer: CollectSystems::Infer,
             overlap: config.overlap,
+            adopter: share.worker.unwrap_or(0),
         },
     );
     let spawn = Spawn {
-        first_row: 0,
+        first_row: share.rows.start,
         rows: config.rows as u32,
+        all_rows: share.all_rows as u32,
         seed: Seed(config.seed),
         worker: config.worker.map(u32::from),
         limit,
         overlap: config.overlap,
     };
     let entities = stepper.install(&mut world, &mut schedule, &spawn)?;
+    if let Some(worker) = share.worker {
+        world.spawn(Worker { index: worker as u32, first_row: spawn.first_row, rows: spawn.rows });
+    }
     for change in setup {
         change(&mut world, &mut schedule);
     }
@@ -112,7 +146,7 @@ pub(crate) fn build<T: Task>(parts: Build<T>) -> Result<Collector<T>, Error> {
         world.resource_mut::<TickPlan<T>>().threads = Some(Threads(pool.clone()));
     }
     let pool = ArenaPool::new(specs.len(), config.max_arenas);
-    let mut drive = Drive::new(world, schedule, threads, pool, specs, monitor, config.rows);
+    let mut drive = Drive::new(world, schedule, threads, pool, specs, monitor, share.rows, share.all_rows);
     drive.renumber(0, &entities);
     Ok(Collector::new(drive, config, stepper, hooks, policies, agents, entities))
 }
@@ -139,7 +173,7 @@ fn check_overlap<T: Task>(
     Ok(())
 }
 
-fn plans<T: Task>(policies: &[(Range<u32>, Policy<T>)]) -> Result<Vec<Option<Plan>>, Error> {
+pub(crate) fn plans<T: Task>(policies: &[(Range<u32>, Policy<T>)]) -> Result<Vec<Option<Plan>>, Error> {
     let plan = |(i, (_, policy)): (usize, &(Range<u32>, Policy<T>))| {
         policy.plan().map_err(|error| match error {
             Error::Network { field, value, legal } if policies.len() > 1 => {
@@ -151,12 +185,12 @@ fn plans<T: Task>(policies: &[(Range<u32>, Policy<T>)]) -> Result<Vec<Option<Pla
     policies.iter().enumerate().map(plan).collect()
 }
 
-fn columns<T: Task>(
+pub(crate) fn columns<T: Task>(
     world: &mut World,
     config: &CollectorConfig,
     policies: &[(Range<u32>, Policy<T>)],
     plans: &[Option<Plan>],
-    extras: Vec<Extra>,
+    extras: &[Extra],
 ) -> Result<Columns, Error> {
     let networks = || plans.iter().flatten();
     let mut columns = Columns::of::<T>(world, networks().next().is_some());
@@ -187,7 +221,7 @@ fn columns<T: Task>(
         columns.add(spec, Some(source));
     }
     for extra in extras {
-        columns.add_unique(world, extra)?;
+        columns.add_unique(world, &**extra)?;
     }
     Ok(columns)
 }
@@ -213,6 +247,7 @@ fn agents<T: Task>(config: &CollectorConfig, stepper: &dyn Stepper<T>) -> Result
 fn open<T: Task>(
     policies: Vec<(Range<u32>, Policy<T>)>,
     config: &CollectorConfig,
+    share: &Share,
 ) -> Result<Vec<(Actor<T>, Option<WeightsHandle>)>, Error> {
     let open = |(number, (rows, policy)): (usize, (Range<u32>, Policy<T>))| {
         let (actor, initial) = Actor::open(
@@ -221,11 +256,15 @@ fn open<T: Task>(
                 policy: number,
                 rows,
                 slots: config.rows,
+                all_rows: share.policy_rows[number],
                 exploration: config.exploration,
                 threads: config.threads,
                 record_params: config.record_distribution,
             },
         )?;
+        if let Some(weights) = &share.weights {
+            return Ok((actor, weights[number].clone()));
+        }
         let weights = match (actor.plan(), initial) {
             (Some(plan), Some(initial)) => Some(WeightsHandle::new(plan.tensors(), (*initial).clone())?),
             _ => None,

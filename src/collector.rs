@@ -7,13 +7,14 @@ use bevy_ecs::prelude::*;
 use crate::{
     components::{ColumnSpec, Critic},
     config::{CollectorConfig, TrajFormat},
-    drive::Drive,
+    drive::{Drive, GO_ON, Ticks},
     env::Stepper,
     error::Error,
+    fleet::{Budget, Fleet},
     hooks::{Hooks, guarded},
     policies::Seat,
     policy::{Critics, Evaluator},
-    rollout::{Assembly, Batch, Block},
+    rollout::{Assembly, Batch, Block, with_rollout},
     stats::{Monitor, Stats},
     task::Task,
     weights::WeightsHandle,
@@ -82,6 +83,12 @@ pub struct Collector<T: Task> {
     critic: Option<Arc<dyn Critic<T>>>,
     pub(crate) entities: Vec<Entity>,
     pub(crate) state: State,
+    /// The workers that step the rows; none inline.
+    pub(crate) fleet: Option<Box<Fleet<T>>>,
+    /// Frames that this worker may step, if several share a budget.
+    pub(crate) budget: Option<Budget>,
+    /// Whether this worker's episodes are joined by who delivers them.
+    pub(crate) joined_in_front: bool,
 }
 
 impl<T: Task> Collector<T> {
@@ -99,7 +106,20 @@ impl<T: Task> Collector<T> {
             [policy] => policy.evaluator.clone().map(|evaluator| Arc::new(evaluator) as _),
             _ => evaluators().flatten().next().map(|_| Arc::new(Critics(evaluators().collect())) as _),
         };
-        Self { drive, config, stepper, hooks, policies, agents, critic, entities, state: State::Ready }
+        Self {
+            drive,
+            config,
+            stepper,
+            hooks,
+            policies,
+            agents,
+            critic,
+            entities,
+            state: State::Ready,
+            fleet: None,
+            budget: None,
+            joined_in_front: false,
+        }
     }
 
     /// Rows.
@@ -112,9 +132,10 @@ impl<T: Task> Collector<T> {
         self.config.horizon()
     }
 
-    /// Frames of a full batch: what was asked for, rounded up to whole ticks.
+    /// Frames of a full batch: what was asked for, rounded up to whole ticks. With workers that deliver on their own: of
+    /// the largest batch.
     pub fn frames_per_batch(&self) -> usize {
-        self.config.effective_frames_per_batch()
+        self.drive.monitor.stats().requested_frames_per_batch as usize
     }
 
     /// Number of the worker that this collector is; none inline. See [`CollectorConfig::worker`].
@@ -124,13 +145,14 @@ impl<T: Task> Collector<T> {
 
     /// Whether whole trajectories are joined, to be yielded or written.
     pub(crate) fn joins(&self) -> bool {
-        self.drive.world.contains_resource::<Assembly<T>>()
+        self.joined_in_front || self.config.trajs_per_batch.is_some() || self.config.whole_episodes().is_some()
     }
 
-    /// Batches, or receipts, of the whole budget; none for an endless collector and in trajectory mode, where the number
-    /// depends on the data.
+    /// Batches, or receipts, of the whole budget; none for an endless collector, in trajectory mode, and with workers that
+    /// deliver on their own or may be preempted, where the number depends on the run.
     pub fn len(&self) -> Option<u64> {
-        let bounded = self.config.total_frames.filter(|_| !self.joins())?;
+        let open = self.joins() || self.config.is_async() || self.config.preemptive_threshold.is_some();
+        let bounded = self.config.total_frames.filter(|_| !open)?;
         Some(bounded.div_ceil(self.frames_per_batch() as u64))
     }
 
@@ -172,7 +194,7 @@ impl<T: Task> Collector<T> {
         self.normalization_of(0)
     }
 
-    /// The world of the rows, trajectories and policy.
+    /// The world of the rows, trajectories and policy; with workers, of the [`Worker`](crate::components::Worker) entities.
     pub fn world(&self) -> &World {
         &self.drive.world
     }
@@ -200,26 +222,35 @@ impl<T: Task> Collector<T> {
         if self.replay().is_some() {
             return Err(error("rollouts are written to a replay buffer; take receipts instead"));
         }
+        if self.config.is_async() {
+            return Err(error("workers deliver on their own (delivery: Async); iterate instead"));
+        }
         if self.joins() {
             return Err(error("whole trajectories are collected (trajs_per_batch); iterate instead"));
         }
         match self.state {
             State::Shut => return Err(error("the collector is shut down")),
-            _ if self.ticks_left() == 0 => return Err(error("total_frames are used up")),
-            _ => {}
+            State::Ready | State::Finished => {}
+        }
+        if self.ticks_left() == 0 {
+            return Err(error("total_frames are used up"));
         }
         let batch = self.fixed_batch().inspect_err(|error| self.shutdown_after(error))?;
         self.deliver(batch).map(|(batch, _)| batch).inspect_err(|error| self.shutdown_after(error))
     }
 
     /// Ticks that the budget allows for the next rollout, at most a horizon.
-    pub(crate) fn ticks_left(&self) -> usize {
+    pub(crate) fn ticks_left(&mut self) -> usize {
         let left = self.frames_left().div_ceil(self.config.rows as u64);
         left.min(self.horizon() as u64) as usize
     }
 
-    fn frames_left(&self) -> u64 {
-        let stepped = self.drive.monitor.ledger().counters.stepped_frames;
+    fn frames_left(&mut self) -> u64 {
+        let rollout = (self.horizon() * self.rows()) as u64;
+        if let Some(budget) = &mut self.budget {
+            return budget.grant(rollout);
+        }
+        let stepped = self.drive.monitor.whole().counters.stepped_frames;
         self.config.total_frames.map_or(u64::MAX, |total| total.saturating_sub(stepped))
     }
 
@@ -232,14 +263,23 @@ impl<T: Task> Collector<T> {
             return Err(error);
         }
         let (ticks, left) = (self.ticks_left(), self.frames_left());
-        self.drive.roll(&self.config, block, ticks, left)
+        if let Some(budget) = &mut self.budget {
+            budget.granted = 0;
+        }
+        let Some(fleet) = &mut self.fleet else {
+            return self.drive.roll(&self.config, block, Ticks { now: ticks, later: 0 }, left, &GO_ON);
+        };
+        let Drive { world, monitor, .. } = &mut self.drive;
+        let rolled = with_rollout::<T, _>(world, |_, rollout| fleet.roll(monitor, rollout, block, ticks, left));
+        rolled.unwrap_or_else(|| Err(Error::State { call: "rollout", problem: "the rollout was taken away".into() }))
     }
 
     fn prepare(&mut self) -> Result<(), Error> {
         if let Some(hook) = &mut self.hooks.pre_collect {
             guarded("pre_collect", hook)?;
         }
-        self.drive.adopt_weights()
+        // Workers adopt weights themselves.
+        if self.fleet.is_none() { self.drive.adopt_weights() } else { Ok(()) }
     }
 
     fn fixed_batch(&mut self) -> Result<Batch<T>, Error> {
@@ -273,7 +313,7 @@ impl<T: Task> Collector<T> {
     fn trajectory_batch(&mut self, n: usize) -> Result<Option<Batch<T>>, Error> {
         while self.waiting() < n && self.ticks_left() > 0 {
             let block = self.roll()?;
-            self.drive.ingest(&block);
+            self.drive.ingest(&block, None);
             self.drive.pool.give_back(block);
         }
         if self.waiting() == 0 {
@@ -287,12 +327,45 @@ impl<T: Task> Collector<T> {
             let problem = "what is collected is written to a replay buffer; iterate over receipts() instead".into();
             return Err(Error::State { call: "next", problem });
         }
-        let batch = match self.config.trajs_per_batch {
-            Some(n) => self.trajectory_batch(n)?,
-            None if self.ticks_left() > 0 => Some(self.fixed_batch()?),
-            None => None,
-        };
+        let batch = self.produce()?;
         batch.map(|batch| self.deliver(batch).map(|(batch, _)| batch)).transpose()
+    }
+
+    /// The next batch, before user code sees it; none at the end of the budget.
+    pub(crate) fn produce(&mut self) -> Result<Option<Batch<T>>, Error> {
+        if self.config.is_async() {
+            return self.receive();
+        }
+        if let Some(n) = self.config.trajs_per_batch {
+            return self.trajectory_batch(n);
+        }
+        if self.joins() {
+            return self.episodes_to_write();
+        }
+        (self.ticks_left() > 0).then(|| self.fixed_batch()).transpose()
+    }
+
+    /// The next batch of any worker.
+    fn receive(&mut self) -> Result<Option<Batch<T>>, Error> {
+        if let Some(hook) = &mut self.hooks.pre_collect {
+            guarded("pre_collect", hook)?;
+        }
+        let Some(fleet) = &mut self.fleet else { return Ok(None) };
+        let Some((worker, mut batch)) = fleet.receive()? else { return Ok(None) };
+        self.drive.monitor.receive(worker, batch.frames() as u64);
+        batch.set_index(self.drive.monitor.ledger().counters.batches);
+        Ok(Some(batch))
+    }
+
+    /// Rolls until episodes wait that a buffer is to get.
+    fn episodes_to_write(&mut self) -> Result<Option<Batch<T>>, Error> {
+        while self.waiting() == 0 && self.ticks_left() > 0 {
+            let block = self.roll()?;
+            self.drive.ingest(&block, self.config.whole_episodes().map(|episodes| episodes.max_open));
+            self.drive.pool.give_back(block);
+        }
+        let episodes = self.config.trajs_per_write.unwrap_or(usize::MAX);
+        (self.waiting() > 0).then(|| self.joined(episodes, false)).transpose()
     }
 
     /// What a poll gave, as an iterator's item; ends the collection with it if need be.
@@ -327,7 +400,8 @@ impl<T: Task> fmt::Debug for Collector<T> {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let stats = self.stats();
         f.debug_struct("Collector")
-            .field("kind", &"inline")
+            .field("kind", &if self.fleet.is_none() { "inline".into() } else { format!("{:?}", self.config.delivery.unwrap_or_default()) })
+            .field("workers", &self.config.workers)
             .field("rows", &self.rows())
             .field("horizon", &self.horizon())
             .field("frames", &stats.frames)

@@ -2,6 +2,8 @@
 
 mod check;
 
+use std::{ops::Range, sync::Arc, time::Duration};
+
 use bevy_ecs::prelude::*;
 
 use crate::{
@@ -29,6 +31,28 @@ pub enum TrajFormat {
     Cat,
     /// `[trajectories, length of the longest]`, the rest of each padded with slots that hold no frame.
     Padded,
+}
+
+/// How workers deliver what they collect.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, serde::Serialize, serde::Deserialize)]
+pub enum Delivery {
+    /// Each batch holds one rollout of all workers, which act under the weights that were newest when it began or are
+    /// adopted at the end of a tick: the batches of one world with all rows, but for the numbers of trajectories.
+    #[default]
+    Sync,
+    /// Each batch is one worker's, of its rows, first come, first served. Workers go on while a batch is used; one that
+    /// is a batch ahead waits until there is room. Nothing is dropped.
+    Async,
+}
+
+/// What happens when a worker panics or misses its deadline.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, serde::Serialize, serde::Deserialize)]
+pub enum OnWorkerFault {
+    /// The collection ends with an error that names it.
+    #[default]
+    Stop,
+    /// The others go on without its rows. An error ends the collection when it was the last one.
+    Drop,
 }
 
 /// Options of a collector; fields of the same names are set by [`CollectorBuilder`].
@@ -77,6 +101,22 @@ pub struct CollectorConfig {
     /// Number of this collector among several whose data are put together: it is in trajectory ids, errors and what
     /// factories know. Default: none, and ids as of worker 0.
     pub worker: Option<u16>,
+    /// Worker threads that the rows are spread over, each with a world of its own. Default: 0, all rows are in this one,
+    /// on the caller's thread.
+    pub workers: usize,
+    /// How workers deliver. Only with `workers`. Default: [`Delivery::Sync`].
+    pub delivery: Option<Delivery>,
+    /// Rows of each worker. Only with `workers`. Default: as even as they go, the first workers one more.
+    pub worker_rows: Option<Vec<usize>>,
+    /// Share of the workers, above 0 and at most 1, after which a synchronous rollout ends for the others too, where they
+    /// stand: their later slots hold no frame. Only with `workers` that deliver in step. Default: 1, all are waited for.
+    pub preemptive_threshold: Option<f32>,
+    /// Longest time that a worker may take for a rollout, or for an order between two. Only with `workers`. Default: 2
+    /// minutes.
+    pub worker_deadline: Option<Duration>,
+    /// What happens when a worker panics or misses its deadline. Only with `workers`. Default:
+    /// [`OnWorkerFault::Stop`].
+    pub on_worker_fault: Option<OnWorkerFault>,
     /// Batches that may be alive at once. Default: 8.
     pub max_arenas: usize,
     /// How recorded rewards are made from the environment's. Default: as they are.
@@ -117,6 +157,12 @@ impl Default for CollectorConfig {
             executor: Executor::SingleThreaded,
             overlap: Overlap::None,
             worker: None,
+            workers: 0,
+            delivery: None,
+            worker_rows: None,
+            preemptive_threshold: None,
+            worker_deadline: None,
+            on_worker_fault: None,
             max_arenas: 8,
             reward: RewardTransform::default(),
             record_distribution: false,
@@ -130,6 +176,8 @@ impl Default for CollectorConfig {
 
 /// Most rows of a collector.
 pub const MAX_ROWS: usize = 1 << 24;
+/// Most workers of a collector.
+pub const MAX_WORKERS: usize = 1 << 12;
 /// Most bytes of one rollout.
 pub const MAX_ROLLOUT_BYTES: usize = 1 << 40;
 
@@ -142,6 +190,34 @@ impl CollectorConfig {
     /// Frames of a full batch: whole ticks.
     pub fn effective_frames_per_batch(&self) -> usize {
         self.horizon().saturating_mul(self.rows)
+    }
+
+    /// Whether each batch holds the rollouts of all workers.
+    pub(crate) fn is_sync(&self) -> bool {
+        self.workers > 0 && self.delivery != Some(Delivery::Async)
+    }
+
+    /// Whether each batch is one worker's.
+    pub(crate) fn is_async(&self) -> bool {
+        self.workers > 0 && !self.is_sync()
+    }
+
+    /// The rows of each worker.
+    pub(crate) fn ranges(&self) -> Vec<Range<u32>> {
+        let even = |i: usize| self.rows / self.workers + usize::from(i < self.rows % self.workers);
+        let given = |i: usize| self.worker_rows.as_ref().map_or(even(i), |rows| rows[i]);
+        let mut first = 0;
+        let next = |i| {
+            let range = first..first + given(i) as u32;
+            first = range.end;
+            range
+        };
+        (0..self.workers).map(next).collect()
+    }
+
+    /// Longest time to wait for a worker.
+    pub(crate) fn deadline(&self) -> Duration {
+        self.worker_deadline.unwrap_or(Duration::from_secs(120))
     }
 
     /// How whole episodes are written to a replay buffer; none if rollouts are.
@@ -175,8 +251,8 @@ pub struct CollectorBuilder<T: Task, S> {
     max_memory: usize,
 }
 
-pub(crate) type Setup = Box<dyn FnOnce(&mut World, &mut Schedule)>;
-pub(crate) type Extra = Box<dyn FnOnce(&mut Columns, &mut World) + Send>;
+pub(crate) type Setup = Arc<dyn Fn(&mut World, &mut Schedule) + Send + Sync>;
+pub(crate) type Extra = Arc<dyn Fn(&mut Columns, &mut World) + Send + Sync>;
 
 impl<E: Env + Default> Collector<E> {
     /// A collector of rows that start as `E::default()`, with a random policy.
@@ -190,7 +266,7 @@ impl<E: Env> Collector<E> {
     pub fn with_factory(
         factory: impl Fn(&mut RowContext) -> Result<E, BoxError> + Send + Sync + 'static,
     ) -> CollectorBuilder<E, RowStepper<E>> {
-        let stepper = RowStepper { factory: Box::new(factory), options: E::Options::default() };
+        let stepper = RowStepper { factory: Arc::new(factory), options: E::Options::default() };
         CollectorBuilder::new(stepper)
     }
 }
@@ -298,6 +374,18 @@ impl<T: Task, S: Stepper<T> + 'static> CollectorBuilder<T, S> {
         overlap: Overlap => overlap;
         /// See [`CollectorConfig::worker`].
         worker: u16 => Some(worker);
+        /// See [`CollectorConfig::workers`].
+        workers: usize => workers;
+        /// See [`CollectorConfig::delivery`].
+        delivery: Delivery => Some(delivery);
+        /// See [`CollectorConfig::worker_rows`].
+        worker_rows: Vec<usize> => Some(worker_rows);
+        /// See [`CollectorConfig::preemptive_threshold`].
+        preemptive_threshold: f32 => Some(preemptive_threshold);
+        /// See [`CollectorConfig::worker_deadline`].
+        worker_deadline: Duration => Some(worker_deadline);
+        /// See [`CollectorConfig::on_worker_fault`].
+        on_worker_fault: OnWorkerFault => Some(on_worker_fault);
         /// See [`CollectorConfig::max_arenas`].
         max_arenas: usize => max_arenas;
         /// See [`CollectorConfig::reward`].
@@ -317,7 +405,7 @@ impl<T: Task, S: Stepper<T> + 'static> CollectorBuilder<T, S> {
     /// Records component `C` of the rows as column `name`. Rows that lack it have zeros there.
     #[must_use]
     pub fn record<C: Component + Data>(mut self, name: &'static str) -> Self {
-        self.extras.push(Box::new(move |columns, world| columns.add_extra::<T, C>(world, name)));
+        self.extras.push(Arc::new(move |columns, world| columns.add_extra::<T, C>(world, name)));
         self
     }
 
@@ -330,10 +418,11 @@ impl<T: Task, S: Stepper<T> + 'static> CollectorBuilder<T, S> {
         self
     }
 
-    /// Changes the world and the tick's schedule before the first rollout: systems, observers, resources of the host.
+    /// Changes the world and the tick's schedule before the first rollout: systems, observers, resources of the host. With
+    /// workers it is called for the world of each, in which there is a [`Worker`](crate::components::Worker) resource.
     #[must_use]
-    pub fn setup(mut self, setup: impl FnOnce(&mut World, &mut Schedule) + 'static) -> Self {
-        self.setup.push(Box::new(setup));
+    pub fn setup(mut self, setup: impl Fn(&mut World, &mut Schedule) + Send + Sync + 'static) -> Self {
+        self.setup.push(Arc::new(setup));
         self
     }
 

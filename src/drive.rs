@@ -1,6 +1,12 @@
 //! What runs a collector: a world, its schedule, its threads, and the rollout that they fill.
 
-use std::sync::Arc;
+use std::{
+    ops::Range,
+    sync::{
+        Arc,
+        atomic::{AtomicBool, Ordering::Relaxed},
+    },
+};
 
 use bevy_ecs::prelude::*;
 
@@ -12,8 +18,8 @@ use crate::{
     error::Error,
     memory, plugin,
     policy::{Actor, RunningNorm},
-    replay_writer::ReplayWriter,
-    rollout::{ArenaPool, Assembly, Block, in_order, with_rollout},
+    replay_writer::{ReplayWriter, note_open},
+    rollout::{ArenaPool, Assembly, Block, Ended, in_order, with_rollout},
     stats::Monitor,
     task::Task,
 };
@@ -27,12 +33,14 @@ pub(crate) struct Drive<T: Task> {
     pub specs: Arc<[ColumnSpec]>,
     pub monitor: Monitor,
     pub rows: Vec<RowIndex>,
+    /// Rows of all workers.
+    all_rows: usize,
     slots: QueryState<&'static Slot, With<Observation<T>>>,
     returns: QueryState<&'static EpisodeReturn, With<Observation<T>>>,
 }
 
 impl<T: Task> Drive<T> {
-    /// The parts of a collector of `rows` rows, which are in `world` already.
+    /// The parts of a collector of `rows` among `all_rows`, which are in `world` already.
     pub(crate) fn new(
         mut world: World,
         schedule: Schedule,
@@ -40,12 +48,14 @@ impl<T: Task> Drive<T> {
         pool: ArenaPool<T>,
         specs: Arc<[ColumnSpec]>,
         monitor: Monitor,
-        rows: usize,
+        rows: Range<u32>,
+        all_rows: usize,
     ) -> Self {
         Self {
             slots: world.query_filtered(),
             returns: world.query_filtered(),
-            rows: (0..rows as u32).map(RowIndex).collect(),
+            rows: rows.map(RowIndex).collect(),
+            all_rows,
             pool,
             threads,
             world,
@@ -64,27 +74,34 @@ impl<T: Task> Drive<T> {
         self.world.get_resource_mut::<RolloutSlot<T>>()
     }
 
-    /// Runs `ticks` ticks, of which the last steps only as many rows as `left` frames allow.
+    /// Runs `ticks` ticks, of which the last steps only as many rows as `left` frames allow; `later` ticks of the same
+    /// rollout are run by later calls. Before each it looks whether to `stop`.
     pub(crate) fn roll(
         &mut self,
         config: &CollectorConfig,
         block: Box<Block<T>>,
-        ticks: usize,
+        ticks: Ticks,
         left: u64,
+        stop: &AtomicBool,
     ) -> Result<Box<Block<T>>, Error> {
-        self.begin(block, ticks);
+        self.begin(block, ticks.now);
+        let (rows, all) = (config.rows as u64, self.all_rows as u64);
         let stepped = self.monitor.ledger().counters.stepped_frames;
+        // Workers go in step: what this one has stepped, all have.
+        let before = stepped / rows * all + stepped % rows;
         let schedule = TickSchedule {
-            rows: config.rows as u64,
-            ticks: ticks as u64,
+            rows,
+            all,
+            first: self.rows.first().map_or(0, |row| u64::from(row.0)),
+            ticks,
             left,
-            random: config.init_random_frames.saturating_sub(stepped),
+            random: config.init_random_frames.saturating_sub(before),
             cut: config.reset_at_each_iter,
         };
         let Self { world, schedule: tick, threads, .. } = self;
         match threads {
-            Some(pool) => pool.install(|| schedule.run::<T>(world, tick))?,
-            None => schedule.run::<T>(world, tick)?,
+            Some(pool) => pool.install(|| schedule.run::<T>(world, tick, stop))?,
+            None => schedule.run::<T>(world, tick, stop)?,
         }
         self.report_running_return();
         let block = self.rollout().and_then(|mut holder| holder.get_mut()?.finish());
@@ -122,11 +139,43 @@ impl<T: Task> Drive<T> {
         self.world.get_resource_mut()
     }
 
-    /// Joins a finished rollout to the running episodes.
-    pub(crate) fn ingest(&mut self, block: &Block<T>) {
+    /// Ticks of the newest rollout that were run.
+    pub(crate) fn ticks_done(&mut self) -> usize {
+        self.rollout().and_then(|mut holder| Some(holder.get_mut()?.tick)).unwrap_or_default()
+    }
+
+    /// Whether a policy is recurrent.
+    pub(crate) fn remembers(&mut self) -> bool {
+        self.rollout().and_then(|mut holder| Some(holder.get_mut()?.columns.memory.is_some())).unwrap_or_default()
+    }
+
+    /// Hands the newest rollout, with the episodes that ended in it, to who delivers it.
+    pub(crate) fn hand_over(&mut self, block: &Block<T>, take: impl FnOnce(&[Ended<T::Observation>])) {
+        if let Some(mut holder) = self.rollout()
+            && let Some(rollout) = holder.get_mut()
+        {
+            take(&rollout.ended);
+        }
+        let mut ledger = self.monitor.ledger();
+        ledger.in_flight -= block.frames as u64;
+        ledger.counters.frames += block.frames as u64;
+    }
+
+    /// Counts what is in flight as lost: nobody waits for it.
+    pub(crate) fn lose_in_flight(&mut self) {
+        let mut ledger = self.monitor.ledger();
+        ledger.counters.discarded.fault += std::mem::take(&mut ledger.in_flight);
+    }
+
+    /// Joins a finished rollout to the running episodes; of these at most `max_open` frames stay, if there is a limit.
+    pub(crate) fn ingest(&mut self, block: &Block<T>, max_open: Option<usize>) {
+        let specs = self.specs.clone();
         with_rollout::<T, _>(&mut self.world, |world, rollout| {
-            if let Some(mut assembly) = world.get_resource_mut::<Assembly<T>>() {
-                assembly.ingest(rollout, block, rollout.ticks);
+            let Some(mut assembly) = world.get_resource_mut::<Assembly<T>>() else { return };
+            assembly.ingest(rollout, block, rollout.ticks);
+            if let Some(max_open) = max_open {
+                let early = assembly.let_go(block, &specs, rollout.ticks, max_open);
+                note_open(&rollout.monitor, &assembly, early);
             }
         });
     }
@@ -178,22 +227,41 @@ impl<T: Task> Drive<T> {
     }
 }
 
+/// Ticks of a rollout.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Ticks {
+    /// Of this call.
+    pub now: usize,
+    /// Of later ones.
+    pub later: usize,
+}
+
+/// Never set: what is stopped by nobody.
+pub(crate) static GO_ON: AtomicBool = AtomicBool::new(false);
+
 /// How the ticks of one rollout go.
 struct TickSchedule {
     rows: u64,
-    ticks: u64,
+    /// Rows of all workers, and the first one of these.
+    all: u64,
+    first: u64,
+    ticks: Ticks,
     /// Frames that the budget allows.
     left: u64,
-    /// Frames that act at random yet.
+    /// Frames of all workers that act at random yet.
     random: u64,
     cut: bool,
 }
 
 impl TickSchedule {
-    fn run<T: Task>(&self, world: &mut World, tick: &mut Schedule) -> Result<(), Error> {
+    fn run<T: Task>(&self, world: &mut World, tick: &mut Schedule, stop: &AtomicBool) -> Result<(), Error> {
         let mut planned = None;
-        for i in 0..self.ticks {
-            let ahead = (i + 1 < self.ticks).then(|| self.tick(i + 1)).map(|(active, random, _)| (active, random));
+        for i in 0..self.ticks.now as u64 {
+            // At least one tick.
+            if i > 0 && stop.load(Relaxed) {
+                break;
+            }
+            let ahead = (i + 1 < self.ticks.now as u64).then(|| self.tick(i + 1)).map(|(active, random, _)| (active, random));
             let next = (self.tick(i), ahead);
             // Most ticks go like the one before.
             if planned != Some(next) {
@@ -217,8 +285,8 @@ impl TickSchedule {
         let before = i * self.rows;
         let left = self.left - before;
         let active = if left < self.rows { left as u32 } else { u32::MAX };
-        let random = self.random.saturating_sub(before).min(self.rows).min(left) as u32;
-        let cut_from = match self.ticks - i {
+        let random = self.random.saturating_sub(i * self.all + self.first).min(self.rows).min(left) as u32;
+        let cut_from = match (self.ticks.now + self.ticks.later) as u64 - i {
             1 if self.cut => 0,
             2 if self.cut && left < 2 * self.rows => (left - self.rows) as u32,
             _ => u32::MAX,

@@ -174,6 +174,14 @@ pub enum Error {
         /// The deadline.
         deadline: Duration,
     },
+    /// A worker ended, or did not answer.
+    #[error("worker {worker}: {problem}")]
+    Worker {
+        /// Its number.
+        worker: usize,
+        /// What is wrong, and what was waited for.
+        problem: String,
+    },
     /// A file could not be read or written.
     #[error("{}: {source}", path.display())]
     Io {
@@ -235,6 +243,11 @@ impl Error {
     /// An illegal value of a field.
     pub fn config(field: &'static str, value: impl ToString, legal: impl Into<String>) -> Self {
         Self::Config { field, value: value.to_string(), legal: legal.into() }
+    }
+
+    /// What is wrong with a worker.
+    pub(crate) fn worker(worker: usize, problem: impl Into<String>) -> Self {
+        Self::Worker { worker, problem: problem.into() }
     }
 
     /// A reset whose observation is not finite.

@@ -9,7 +9,7 @@
 //! |---|---|
 //! | vocabulary | [`mod@data`], [`space`], [`seed`], [`math`], [`task`], [`error`], [`schedule`], [`components`] |
 //! | services | [`stats`], `gpu`, `arrow` |
-//! | organs | [`mod@env`], [`policy`], [`rollout`], [`replay`], [`weights`] |
+//! | organs | [`mod@env`], [`policy`], [`rollout`], [`replay`], [`weights`], `workers` |
 //! | assembly | [`config`], [`collector`], [`receipts`], [`host`], [`run`], [`registry`], [`erased`] |
 
 extern crate self as gleaner;
@@ -30,6 +30,7 @@ mod drive;
 pub mod env;
 pub mod erased;
 pub mod error;
+mod fleet;
 #[cfg(feature = "gpu")]
 pub mod gpu;
 mod hooks;
@@ -55,5 +56,6 @@ pub mod space;
 pub mod stats;
 pub mod task;
 pub mod weights;
+mod workers;
 
 pub use error::{BoxError, Error};

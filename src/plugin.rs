@@ -25,12 +25,14 @@ pub(crate) struct TaskParts<T: Task> {
     /// Where in the tick the policy acts.
     pub infer: CollectSystems,
     pub overlap: Overlap,
+    /// Number of this world among those that act by the same weights.
+    pub adopter: usize,
 }
 
 /// Adds a task's resources, policy entities and stages. The Step stage is the environments' or the host's.
 pub(crate) fn install_parts<T: Task>(world: &mut World, schedule: &mut Schedule, parts: TaskParts<T>) {
     let own = TaskSystems::of::<T>();
-    let TaskParts { actors, rollout, replay, parallelism, infer, overlap } = parts;
+    let TaskParts { actors, rollout, replay, parallelism, infer, overlap, adopter } = parts;
     let hosted = actors.iter().any(|(actor, _)| actor.is_system());
     let normalises = actors.iter().any(|(actor, _)| actor.normalization().is_some());
     let versions = Versions::of_ranges(actors.iter().map(|(actor, _)| actor.rows()));
@@ -38,7 +40,7 @@ pub(crate) fn install_parts<T: Task>(world: &mut World, schedule: &mut Schedule,
     for (policy, (actor, weights)) in actors.into_iter().enumerate() {
         let latest = weights.as_ref().map(WeightsHandle::latest).unwrap_or_default();
         let entity = world.spawn((actor, PolicyWeights::<T>::new(latest.0, latest.1))).id();
-        sources.extend(weights.map(|handle| Source::new(policy, entity, handle)));
+        sources.extend(weights.map(|handle| Source::new(policy, entity, handle, adopter)));
     }
     let publishes = !sources.is_empty();
     if publishes {

@@ -71,7 +71,12 @@ impl<T: Task> Collector<T> {
                 "there is no replay buffer; give one to CollectorBuilder::replay, or iterate over batches".into();
             return Err(Error::State { call: "receipts", problem });
         };
-        writer.direct = direct;
+        writer.direct = direct && self.config.workers == 0;
+        if self.config.workers > 0 {
+            let Some(batch) = self.produce()? else { return Ok(None) };
+            let (batch, written) = self.deliver(batch)?;
+            return Ok(written.map(|written| Receipt::new(batch.index(), written)));
+        }
         loop {
             let receipt = self.drive.writer().map(|mut writer| writer.take_receipt()).transpose()?.flatten();
             if receipt.is_some() {

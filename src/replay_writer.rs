@@ -168,7 +168,8 @@ pub(crate) fn write_replay<T: Task>(
     }
 }
 
-fn note_open<T: Task>(monitor: &Monitor, assembly: &Assembly<T>, early: usize) {
+/// Counts pieces that were let go, and what running episodes hold.
+pub(crate) fn note_open<T: Task>(monitor: &Monitor, assembly: &Assembly<T>, early: usize) {
     let mut ledger = monitor.ledger();
     ledger.counters.early_pieces += early as u64;
     ledger.open = assembly.open_frames() as u64;

@@ -24,6 +24,12 @@ impl<T: Task> Collector<T> {
     /// `reset` of the environment gives, after a clean shutdown.
     pub fn reset(&mut self, rows: Rows<'_>) -> Result<(), Error> {
         let slots = self.slots(rows)?;
+        if let Some(fleet) = &self.fleet {
+            let own: Vec<u32> = slots.iter().map(|(_, row)| row.0).collect();
+            let reset = fleet.on_rows(&own, |worker, rows| worker.reset(Rows::Some(rows)))?;
+            self.discard_waiting(&slots);
+            return reset.into_iter().collect::<Result<_, _>>().inspect_err(|_| self.shutdown());
+        }
         self.cut(&slots);
         self.restart_rows(&slots)
     }
@@ -39,6 +45,12 @@ impl<T: Task> Collector<T> {
     /// [`set_seed`](Self::set_seed) without moving along the chain: returns `seed`.
     pub fn set_seed_static(&mut self, seed: u64) -> Result<u64, Error> {
         let slots = self.slots(Rows::All)?;
+        if let Some(fleet) = &self.fleet {
+            let reseeded = fleet.on_all(move |worker| worker.set_seed_static(seed))?;
+            self.discard_waiting(&slots);
+            self.config.seed = seed;
+            return reseeded.into_iter().try_fold(seed, |_, seed| seed).inspect_err(|_| self.shutdown());
+        }
         self.cut(&slots);
         self.config.seed = seed;
         self.stepper.reseed(&mut self.drive.world, Seed(seed));
@@ -63,7 +75,9 @@ impl<T: Task> Collector<T> {
             Rows::All => Ok(all().collect()),
             Rows::Some(rows) => {
                 if let Some(row) = rows.iter().find(|row| !self.drive.rows.contains(&RowIndex(**row))) {
-                    return Err(Error::config("row", row, format!("0 to {}", self.rows() - 1)));
+                    let (first, last) = (self.drive.rows.first(), self.drive.rows.last());
+                    let bound = |row: Option<&RowIndex>| row.map_or(0, |row| row.0);
+                    return Err(Error::config("row", row, format!("{} to {}", bound(first), bound(last))));
                 }
                 // Agents of one simulation begin and end together.
                 let simulations = (self.rows() / self.agents) as u32;
@@ -142,11 +156,24 @@ impl<T: Task> Collector<T> {
 impl<E: Env> Collector<E> {
     /// Replaces the options of all later resets.
     pub fn set_reset_options(&mut self, options: E::Options) {
+        if let Some(fleet) = &self.fleet {
+            // A worker that is gone needs none.
+            let _ = fleet.on_all(move |worker| worker.set_reset_options(options.clone()));
+            return;
+        }
         self.drive.world.resource_mut::<EnvSettings<E>>().options = options;
     }
 
     /// [`reset`](Self::reset) with options of its own; later resets have the old ones.
     pub fn reset_with(&mut self, rows: Rows<'_>, options: E::Options) -> Result<(), Error> {
+        if let Some(fleet) = &self.fleet {
+            let slots = self.slots(rows)?;
+            let own: Vec<u32> = slots.iter().map(|(_, row)| row.0).collect();
+            let reset =
+                fleet.on_rows(&own, move |worker, rows| worker.reset_with(Rows::Some(rows), options.clone()))?;
+            self.discard_waiting(&slots);
+            return reset.into_iter().collect::<Result<_, _>>().inspect_err(|_| self.shutdown());
+        }
         let mut settings = self.drive.world.resource_mut::<EnvSettings<E>>();
         let kept = std::mem::replace(&mut settings.options, options);
         let done = self.reset(rows);

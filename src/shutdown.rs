@@ -1,6 +1,6 @@
 //! How a collection ends, and how another one goes on from its counters.
 
-use std::ops::Range;
+use std::{ops::Range, time::Duration};
 
 use crate::{
     collector::{Collector, State},
@@ -24,6 +24,11 @@ impl<T: Task> Collector<T> {
         self.state = State::Shut;
         self.drive.abandon();
         self.drive.forget_episodes();
+        if let Some(fleet) = &mut self.fleet {
+            for error in fleet.stop(self.config.deadline().min(Duration::from_secs(10))) {
+                tracing::warn!("{error}");
+            }
+        }
         let mut ledger = self.drive.monitor.ledger();
         ledger.counters.discarded.shutdown += std::mem::take(&mut ledger.in_flight);
         ledger.pending = 0;
@@ -38,7 +43,7 @@ impl<T: Task> Collector<T> {
     /// The cumulative counters, to be given to [`load_counters`](Self::load_counters) of another collector. Frames that
     /// no batch holds count as discarded there: their episodes are not saved.
     pub fn counters(&self) -> Counters {
-        let ledger = self.drive.monitor.ledger();
+        let ledger = self.drive.monitor.whole();
         let mut counters = ledger.counters;
         counters.discarded.shutdown += ledger.in_flight;
         counters
@@ -49,6 +54,10 @@ impl<T: Task> Collector<T> {
     /// Errors: [`Error::State`] once this collector has stepped a frame, and for counters that end within a step of
     /// simulations with several agents.
     pub fn load_counters(&mut self, counters: &Counters) -> Result<(), Error> {
+        if self.fleet.is_some() {
+            let problem = "workers count for themselves; legal: inline collectors".into();
+            return Err(Error::State { call: "load_counters", problem });
+        }
         let mut ledger = self.drive.monitor.ledger();
         if ledger.counters.stepped_frames > 0 {
             let problem = "frames were stepped already; legal: before the first rollout".into();

@@ -2,7 +2,7 @@
 
 use std::{
     collections::VecDeque,
-    sync::{Arc, Mutex, MutexGuard, PoisonError},
+    sync::{Arc, Mutex, MutexGuard, PoisonError, Weak},
 };
 
 use bevy_ecs::prelude::Resource;
@@ -32,6 +32,14 @@ impl Discarded {
     /// Frames discarded for any reason.
     pub fn total(&self) -> u64 {
         self.reset + self.shutdown + self.fault + self.post_processing
+    }
+
+    fn add(&mut self, other: Self) {
+        let Self { reset, shutdown, fault, post_processing } = other;
+        self.reset += reset;
+        self.shutdown += shutdown;
+        self.fault += fault;
+        self.post_processing += post_processing;
     }
 }
 
@@ -105,8 +113,14 @@ pub struct Stats {
     pub policy_versions: Vec<u64>,
     /// What the policies run on.
     pub backend: String,
-    /// Means over the last finished episodes.
+    /// Means over the last finished episodes; with workers, over those of each.
     pub episodes: EpisodeStats,
+    /// Workers; 0 inline.
+    #[serde(default)]
+    pub workers: u32,
+    /// Gauge: workers whose threads run.
+    #[serde(default)]
+    pub workers_alive: u32,
 }
 
 /// Counters that a checkpoint holds: what is cumulative.
@@ -139,7 +153,7 @@ pub struct Counters {
 }
 
 /// The ledger that systems write and [`Monitor`] reads.
-#[derive(Debug, Default)]
+#[derive(Clone, Debug, Default)]
 pub(crate) struct Ledger {
     pub counters: Counters,
     /// Gauges.
@@ -185,14 +199,46 @@ impl Ledger {
         self.running_return = mean;
     }
 
-    fn episodes(&self) -> EpisodeStats {
+    /// Adds what a worker counted: everything but what is delivered from here.
+    fn add(&mut self, worker: &Self) {
+        let Counters {
+            stepped_frames,
+            discarded,
+            trajectory_completed_frames,
+            completed_trajectories,
+            early_pieces,
+            trajectory_serial,
+            frames: _,
+            batches: _,
+            written_frames: _,
+            written_trajectories: _,
+        } = worker.counters;
+        let sum = &mut self.counters;
+        sum.stepped_frames += stepped_frames;
+        sum.discarded.add(discarded);
+        sum.trajectory_completed_frames += trajectory_completed_frames;
+        sum.completed_trajectories += completed_trajectories;
+        sum.early_pieces += early_pieces;
+        sum.trajectory_serial = sum.trajectory_serial.max(trajectory_serial);
+        self.in_flight += worker.in_flight;
+        self.pending += worker.pending;
+        self.open += worker.open;
+        // The oldest that act: what a publisher waits for.
+        if self.versions.is_empty() {
+            self.versions.clone_from(&worker.versions);
+        }
+        self.versions.iter_mut().zip(&worker.versions).for_each(|(oldest, version)| *oldest = (*oldest).min(*version));
+        self.window.extend(&worker.window);
+    }
+
+    fn episodes(&self, running_return: Option<f32>) -> EpisodeStats {
         let count = self.window.len();
         let mean = |sum: f64| (count > 0).then(|| (sum / count as f64) as f32);
         EpisodeStats {
             count: count as u32,
             mean_return: mean(self.window.iter().map(|(total, _)| f64::from(*total)).sum()),
             mean_length: mean(self.window.iter().map(|(_, length)| f64::from(*length)).sum()),
-            running_return: self.running_return,
+            running_return,
         }
     }
 }
@@ -202,6 +248,8 @@ impl Ledger {
 pub(crate) struct Fixed {
     pub requested_frames_per_batch: u64,
     pub total_frames: Option<u64>,
+    /// Rows.
+    pub rows: u64,
     /// Rows of one simulation.
     pub agents: u64,
     pub backend: String,
@@ -209,29 +257,78 @@ pub(crate) struct Fixed {
 
 impl Default for Fixed {
     fn default() -> Self {
-        Self { requested_frames_per_batch: 0, total_frames: None, agents: 1, backend: String::new() }
+        Self { requested_frames_per_batch: 0, total_frames: None, rows: 0, agents: 1, backend: String::new() }
     }
 }
 
-/// Reads a collector's counters from any thread while it runs.
+/// Reads a collector's counters from any thread while it runs. No worker is asked for anything.
 #[derive(Clone, Debug, Resource)]
 pub struct Monitor {
     ledger: Arc<Mutex<Ledger>>,
     fixed: Arc<Fixed>,
+    workers: Arc<[Watched]>,
+}
+
+/// A worker as others see it.
+#[derive(Clone, Debug)]
+pub(crate) struct Watched {
+    pub monitor: Monitor,
+    /// Held by its thread.
+    pub thread: Weak<()>,
 }
 
 impl Monitor {
     pub(crate) fn new(fixed: Fixed) -> Self {
-        Self { ledger: Arc::default(), fixed: Arc::new(fixed) }
+        Self { ledger: Arc::default(), fixed: Arc::new(fixed), workers: Arc::new([]) }
     }
 
+    /// The sum of these workers, which deliver through this one.
+    pub(crate) fn of_workers(fixed: Fixed, workers: impl IntoIterator<Item = Watched>) -> Self {
+        Self { workers: workers.into_iter().collect(), ..Self::new(fixed) }
+    }
+
+    /// What is counted here, without the workers.
     pub(crate) fn ledger(&self) -> MutexGuard<'_, Ledger> {
         self.ledger.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// A consistent snapshot.
+    /// What is counted here and by the workers.
+    pub(crate) fn whole(&self) -> Ledger {
+        let mut sum = self.ledger().clone();
+        self.workers.iter().for_each(|worker| sum.add(&worker.monitor.ledger()));
+        sum
+    }
+
+    /// Takes over frames that worker number `worker` hands to who delivers them.
+    pub(crate) fn receive(&self, worker: usize, frames: u64) {
+        let mut from = self.workers[worker].monitor.ledger();
+        let mut to = self.ledger();
+        from.in_flight -= frames;
+        from.counters.frames += frames;
+        to.in_flight += frames;
+    }
+
+    /// The workers' counters, each with its own monitor, in their order; none inline.
+    pub fn workers(&self) -> impl ExactSizeIterator<Item = &Monitor> {
+        self.workers.iter().map(|worker| &worker.monitor)
+    }
+
+    fn running_return(&self) -> Option<f32> {
+        if self.workers.is_empty() {
+            return self.ledger().running_return;
+        }
+        let weighted = self.workers().filter_map(|worker| {
+            let rows = worker.fixed.rows as f64;
+            worker.ledger().running_return.map(|mean| (f64::from(mean) * rows, rows))
+        });
+        let (sum, rows) = weighted.fold((0.0, 0.0), |(sum, all), (total, rows)| (sum + total, all + rows));
+        (rows > 0.0).then(|| (sum / rows) as f32)
+    }
+
+    /// A snapshot. Consistent inline and for a single worker; with several each one's part is, and the sum once they
+    /// stand still.
     pub fn stats(&self) -> Stats {
-        let ledger = self.ledger();
+        let ledger = self.whole();
         let counters = ledger.counters;
         let fixed = &self.fixed;
         Stats {
@@ -255,7 +352,9 @@ impl Monitor {
             policy_version: ledger.versions.first().copied().unwrap_or(0),
             policy_versions: ledger.versions.clone(),
             backend: fixed.backend.clone(),
-            episodes: ledger.episodes(),
+            episodes: ledger.episodes(self.running_return()),
+            workers: self.workers.len() as u32,
+            workers_alive: self.workers.iter().filter(|worker| worker.thread.strong_count() > 0).count() as u32,
         }
     }
 }

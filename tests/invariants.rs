@@ -12,7 +12,7 @@ use gleaner::{
 use proptest::{prelude::*, test_runner::Config};
 use support::{
     Case, Ending, Log, Mode, Publish, Script, case, check_blanks, check_flags, check_ids, check_ledger, check_links,
-    check_streams, check_versions, mixed,
+    check_streams, check_versions, mixed, mixed_with_workers, with_async_workers, with_workers,
 };
 
 fn cases() -> Config {
@@ -64,6 +64,59 @@ proptest! {
     fn i13_blanks(case in case()) {
         holds(check_blanks(&case.run()))?;
     }
+}
+
+/// All that must hold of what was collected.
+fn all_hold(log: &Log) -> Result<(), TestCaseError> {
+    for check in [check_links, check_flags, check_ledger, check_ids, check_versions, check_blanks] {
+        holds(check(log))?;
+    }
+    Ok(())
+}
+
+proptest! {
+    #![proptest_config(cases())]
+
+    /// The same invariants over workers.
+    #[test]
+    fn i16_workers_in_step(case in with_workers()) {
+        all_hold(&case.run())?;
+    }
+
+    #[test]
+    fn i16_workers_on_their_own(case in with_async_workers()) {
+        all_hold(&case.run())?;
+    }
+
+    #[test]
+    fn i16_workers_over_resets_and_seeds((case, acts) in mixed_with_workers()) {
+        let log = case.act(&acts).map_err(TestCaseError::fail)?;
+        holds(check_ids(&log))?;
+    }
+
+    /// Workers in step yield what one world with all rows yields.
+    #[test]
+    fn i6_workers_are_like_one_world(case in with_workers()) {
+        let case = Case { publish: Publish::Nobody, sample: true, ..case };
+        let (workers, one) = (case.run(), Case { workers: 0, threads: 1, ..case.clone() }.run());
+        prop_assert_eq!(frames(&workers), frames(&one));
+        prop_assert_eq!(trajectories(&workers), trajectories(&one));
+    }
+}
+
+/// The frames in their order, but for the numbers of episodes.
+fn frames(log: &Log) -> Vec<String> {
+    let frame = |frame: &support::Frame| {
+        format!("{:?}", support::Frame { id: TrajectoryId(0), ..frame.clone() })
+    };
+    log.frames.iter().map(frame).collect()
+}
+
+fn trajectories(log: &Log) -> Vec<gleaner::components::Trajectory> {
+    let numbered = |trajectory: &gleaner::components::Trajectory| {
+        gleaner::components::Trajectory { id: TrajectoryId(0), ..*trajectory }
+    };
+    log.trajectories.iter().map(numbered).collect()
 }
 
 #[test]

@@ -15,6 +15,7 @@ mod tick;
 mod trajectory;
 mod versions;
 mod weights;
+mod worker;
 
 pub use column::{ColumnSpec, Remembered, Source};
 pub use critic::Critic;
@@ -37,5 +38,6 @@ pub use trajectory::{Trajectory, TrajectoryId};
 pub use versions::Versions;
 pub(crate) use weights::name_list;
 pub use weights::{TensorSpec, WeightTensor, Weights};
+pub use worker::{Worker, WorkerStatus};
 
 pub use crate::seed::ActionKey;

@@ -1,7 +1,11 @@
 //! What is legal, and what goes together.
 
-use super::{CollectorConfig, MAX_ROWS};
-use crate::{error::Error, replay_writer::mode_conflicts};
+use super::{CollectorConfig, MAX_ROWS, MAX_WORKERS};
+use crate::{
+    error::Error,
+    replay_writer::mode_conflicts,
+    schedule::{Executor, Overlap},
+};
 
 impl CollectorConfig {
     /// Every violation at once. `replay` says that there is a buffer to write to.
@@ -31,9 +35,64 @@ impl CollectorConfig {
             require(value > 0, field, value.to_string(), "1 or more");
         }
         errors.extend(self.reward.problems());
+        errors.extend(self.worker_problems());
         errors.extend(self.conflicts());
         errors.extend(self.replay_conflicts(replay));
         Error::all(errors)
+    }
+
+    /// What is wrong with the options of workers.
+    fn worker_problems(&self) -> Vec<Error> {
+        let mut errors = Vec::new();
+        let only = [
+            ("delivery", self.delivery.is_some()),
+            ("worker_rows", self.worker_rows.is_some()),
+            ("preemptive_threshold", self.preemptive_threshold.is_some()),
+            ("worker_deadline", self.worker_deadline.is_some()),
+            ("on_worker_fault", self.on_worker_fault.is_some()),
+        ];
+        let mut conflict = |first, second, reason: &str| {
+            errors.push(Error::Conflict { first, second, reason: reason.into() });
+        };
+        if self.workers == 0 {
+            for (first, _) in only.into_iter().filter(|(_, set)| *set) {
+                conflict(first, "workers", "there are none; set workers, or leave this out");
+            }
+            return errors;
+        }
+        let inside = "each worker is one thread, with a world of its own; leave this out";
+        let own = [
+            ("threads", self.threads != 1),
+            ("executor", self.executor != Executor::SingleThreaded),
+            ("overlap", self.overlap != Overlap::None),
+        ];
+        for (first, _) in own.into_iter().filter(|(_, set)| *set) {
+            conflict(first, "workers", inside);
+        }
+        if self.worker.is_some() {
+            conflict("worker", "workers", "workers have numbers of their own; leave worker out");
+        }
+        if self.is_async() && self.preemptive_threshold.is_some() {
+            let reason = "no worker waits for another in asynchronous delivery; leave this out";
+            conflict("preemptive_threshold", "delivery", reason);
+        }
+        let most = self.rows.min(MAX_WORKERS);
+        if self.workers > most {
+            errors.push(Error::config("workers", self.workers, format!("1 to {most}, at least a row for each")));
+        }
+        if let Some(rows) = &self.worker_rows
+            && (rows.len() != self.workers || rows.contains(&0) || rows.iter().sum::<usize>() != self.rows)
+        {
+            let legal = format!("{} numbers above 0 whose sum is {}, the rows", self.workers, self.rows);
+            errors.push(Error::config("worker_rows", format!("{rows:?}"), legal));
+        }
+        if let Some(share) = self.preemptive_threshold.filter(|share| !(*share > 0.0 && *share <= 1.0)) {
+            errors.push(Error::config("preemptive_threshold", share, "above 0 and at most 1"));
+        }
+        if self.worker_deadline.is_some_and(|deadline| deadline.is_zero()) {
+            errors.push(Error::config("worker_deadline", "0 s", "above 0"));
+        }
+        errors
     }
 
     fn conflicts(&self) -> Vec<Error> {

@@ -95,6 +95,10 @@ impl<S: BatchEnv> Stepper<S> for BatchStepper<S> {
         world.resource_mut::<BatchSim<S>>().seed = seed;
     }
 
+    fn share(&self) -> Option<Box<dyn Stepper<S>>> {
+        None
+    }
+
     fn restart(&self, world: &mut World, rows: &[Entity]) -> Result<(), Error> {
         let mut query =
             world.query::<(&mut Stream, &Episode, &RowIndex, &Slot, &mut Observation<S>, &mut ActionMask<S>)>();

@@ -26,6 +26,8 @@ pub use mountain_car_continuous::MountainCarContinuous;
 pub use pendulum::{Pendulum, PendulumOptions};
 pub use stacked::Stacked;
 
+use std::sync::Arc;
+
 use bevy_ecs::{component::Mutable, prelude::*};
 
 use crate::{components::End, error::BoxError, seed::Stream, task::Task};
@@ -142,7 +144,7 @@ pub struct BatchStep<'a, T: Task> {
 pub struct RowContext {
     /// The row's global number.
     pub row: u32,
-    /// Rows of the collector.
+    /// Rows of the collector, of all its workers.
     pub rows: u32,
     /// Worker that will step it; none inline.
     pub worker: Option<u32>,
@@ -151,7 +153,7 @@ pub struct RowContext {
 }
 
 /// Builds the environment of a row: parameters may depend on the row.
-pub type Factory<E> = Box<dyn Fn(&mut RowContext) -> Result<E, BoxError> + Send + Sync>;
+pub type Factory<E> = Arc<dyn Fn(&mut RowContext) -> Result<E, BoxError> + Send + Sync>;
 
 pub(crate) use batch::BatchSim;
 pub use batch::BatchStepper;

@@ -22,6 +22,8 @@ use crate::{
 pub struct Spawn {
     pub(crate) first_row: u32,
     pub(crate) rows: u32,
+    /// Rows of all workers.
+    pub(crate) all_rows: u32,
     pub(crate) seed: Seed,
     pub(crate) worker: Option<u32>,
     /// Frames after which an episode is truncated; `u32::MAX` for none.
@@ -54,6 +56,9 @@ pub trait Stepper<T: Task>: Send + Sync {
 
     /// The master seed that error messages name.
     fn reseed(&self, world: &mut World, seed: Seed);
+
+    /// The same for the rows of another worker; none if there is only one of it.
+    fn share(&self) -> Option<Box<dyn Stepper<T>>>;
 
     /// Starts an episode in each of `rows`, whose streams stand at its start.
     fn restart(&self, world: &mut World, rows: &[Entity]) -> Result<(), Error>;
@@ -120,6 +125,10 @@ impl<E: Env> Stepper<E> for RowStepper<E> {
         world.resource_mut::<step::EnvSettings<E>>().seed = seed;
     }
 
+    fn share(&self) -> Option<Box<dyn Stepper<E>>> {
+        Some(Box::new(Self { factory: self.factory.clone(), options: self.options.clone() }))
+    }
+
     fn restart(&self, world: &mut World, rows: &[Entity]) -> Result<(), Error> {
         let mut query =
             world.query::<((&mut E, &mut Stream, &Episode, &RowIndex), (&mut Observation<E>, &mut ActionMask<E>))>();
@@ -161,7 +170,7 @@ impl<E: Env> RowStepper<E> {
         let row = spawn.first_row + i;
         let mut context = RowContext {
             row,
-            rows: spawn.rows,
+            rows: spawn.all_rows,
             worker: spawn.worker,
             stream: Stream::new(spawn.seed, row, Purpose::Factory, 0),
         };

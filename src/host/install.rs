@@ -1,5 +1,7 @@
 //! Putting a hosted task into a world.
 
+use std::sync::Arc;
+
 use bevy_ecs::{
     prelude::*,
     schedule::{LogLevel, Schedules},
@@ -130,7 +132,7 @@ impl<T: Task> HostBuilder<T> {
     /// Records component `C` of the rows as column `name`. Rows that lack it have zeros there.
     #[must_use]
     pub fn record<C: Component + Data>(mut self, name: &'static str) -> Self {
-        self.extras.push(Box::new(move |columns, world| columns.add_extra::<T, C>(world, name)));
+        self.extras.push(Arc::new(move |columns, world| columns.add_extra::<T, C>(world, name)));
         self
     }
 
@@ -149,7 +151,9 @@ impl<T: Task> HostBuilder<T> {
             return Err(Error::State { call: "install", problem });
         }
         let (slots, exploration) = (rows as usize, config.exploration);
-        let duty = Duty { policy: 0, rows: 0..u32::MAX, slots, exploration, threads: 1, record_params: false };
+        let rows_of = 0..u32::MAX;
+        let duty =
+            Duty { policy: 0, rows: rows_of, slots, all_rows: slots, exploration, threads: 1, record_params: false };
         let (actor, initial) = Actor::open(policy, duty)?;
         let weights = match (actor.plan(), initial) {
             (Some(plan), Some(initial)) => Some(WeightsHandle::new(plan.tensors(), (*initial).clone())?),
@@ -186,6 +190,7 @@ impl<T: Task> HostBuilder<T> {
             parallelism: Parallelism::SERIAL,
             infer: if owned.is_some() { CollectSystems::Infer } else { CollectSystems::Respond },
             overlap: Overlap::None,
+            adopter: 0,
         };
         let limits = [config.max_frames_per_traj, owned.as_ref().and_then(|(_, stepper)| stepper.time_limit())];
         let limit = limits.into_iter().flatten().min().unwrap_or(u32::MAX);
@@ -208,7 +213,7 @@ fn columns<T: Task>(world: &mut World, actor: &Actor<T>, extras: Vec<Extra>) -> 
     let mut columns = Columns::of::<T>(world, actor.plan().is_some());
     columns.memory = policy::remembered::<T>(world, actor.plan().into_iter());
     for extra in extras {
-        columns.add_unique(world, extra)?;
+        columns.add_unique(world, &*extra)?;
     }
     Ok(columns)
 }
@@ -264,7 +269,7 @@ fn own_rows<T: Task>(
     limit: u32,
     seed: u64,
 ) -> Result<(), Error> {
-    let spawn = Spawn { first_row: 0, rows, seed: Seed(seed), worker: None, limit, overlap: Overlap::None };
+    let spawn = Spawn { first_row: 0, rows, all_rows: rows, seed: Seed(seed), worker: None, limit, overlap: Overlap::None };
     for entity in stepper.install(world, schedule, &spawn)? {
         // The first rollout seats them, with their first ids.
         world.entity_mut(entity).insert(Slot(rows::WAITING));
@@ -291,7 +296,7 @@ impl<E: Env> HostBuilder<E> {
         factory: impl Fn(&mut RowContext) -> Result<E, BoxError> + Send + Sync + 'static,
         policy: Policy<E>,
     ) -> Self {
-        let stepper = RowStepper { factory: Box::new(factory), options: E::Options::default() };
+        let stepper = RowStepper { factory: Arc::new(factory), options: E::Options::default() };
         Self { owned: Some((rows, Box::new(stepper))), ..Self::new(policy) }
     }
 }

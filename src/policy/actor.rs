@@ -50,6 +50,8 @@ pub(crate) struct Duty {
     pub rows: Range<u32>,
     /// Slots of all policies.
     pub slots: usize,
+    /// Rows that it acts for in all workers together.
+    pub all_rows: usize,
     pub exploration: Exploration,
     /// Threads that it may act on.
     pub threads: usize,
@@ -199,6 +201,11 @@ impl<T: Task> Actor<T> {
     /// Goes on as if the policy had acted for `frames` frames.
     pub(crate) fn go_on_from(&mut self, frames: u64) {
         self.frames = frames;
+    }
+
+    /// Frames that it has acted for in all workers together, which go in step.
+    pub(super) fn all_frames(&self) -> u64 {
+        self.frames * self.duty.all_rows as u64 / self.duty.count().max(1) as u64
     }
 
     /// The network outside the tick.

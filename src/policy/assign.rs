@@ -32,6 +32,29 @@ impl<T: Task> Policies<T> {
         errors
     }
 
+    /// The rows of each policy, of `rows` rows in all.
+    pub(crate) fn rows(&self, rows: usize) -> impl Iterator<Item = Range<usize>> {
+        let ranges: Vec<_> = match self {
+            Self::One(_) => vec![0..rows],
+            Self::Several(policies) => policies.iter().map(|(range, _)| range.clone()).collect(),
+        };
+        ranges.into_iter()
+    }
+
+    /// The policies for the rows `share` of a worker, numbered as here; one without rows there has an empty range.
+    pub(crate) fn share(&self, share: Range<usize>) -> Self {
+        let within = |range: &Range<usize>| {
+            let start = range.start.clamp(share.start, share.end);
+            start - share.start..range.end.clamp(start, share.end) - share.start
+        };
+        match self {
+            Self::One(policy) => Self::One(policy.clone()),
+            Self::Several(policies) => {
+                Self::Several(policies.iter().map(|(range, policy)| (within(range), policy.clone())).collect())
+            }
+        }
+    }
+
     /// The policies by number, with the slots that each acts for.
     pub(crate) fn by_number(self) -> Vec<(Range<u32>, Policy<T>)> {
         match self {

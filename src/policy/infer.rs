@@ -195,6 +195,7 @@ impl<T: Task> Actor<T> {
 
     fn act(&mut self, rows: Rows<'_, T>, report: &TickReport<T>, parallelism: &Parallelism) {
         let pieces = pieces(rows.slots.len(), parallelism);
+        let frames = self.all_frames();
         match &mut self.kind {
             ActorKind::System => {}
             ActorKind::Random => self.act_at_random(rows),
@@ -203,7 +204,7 @@ impl<T: Task> Actor<T> {
                 let act = act.clone();
                 self.call(&act, rows, pieces, report);
             }
-            ActorKind::Network(network) => network.act(rows, self.frames, pieces, report),
+            ActorKind::Network(network) => network.act(rows, frames, pieces, report),
         }
     }
 

@@ -42,6 +42,23 @@ pub(crate) struct NetworkPolicy {
     pub norm: Option<RunningNorm>,
 }
 
+impl<T: Task> Clone for Policy<T> {
+    fn clone(&self) -> Self {
+        Self { kind: self.kind.clone(), trusted: self.trusted }
+    }
+}
+
+impl<T: Task> Clone for PolicyKind<T> {
+    fn clone(&self) -> Self {
+        match self {
+            Self::Random => Self::Random,
+            Self::Function(act) => Self::Function(act.clone()),
+            Self::Network(network) => Self::Network(network.clone()),
+            Self::System => Self::System,
+        }
+    }
+}
+
 impl<T: Task> Policy<T> {
     /// Uniform over legal actions and bounded intervals; see [`Space::sample`](crate::space::Space::sample).
     pub fn random() -> Self {

@@ -55,6 +55,10 @@ impl<T: Task> Batch<T> {
         }
     }
 
+    pub(crate) fn set_index(&mut self, index: u64) {
+        self.index = index;
+    }
+
     /// Number of the batch, from 0.
     pub fn index(&self) -> u64 {
         self.index

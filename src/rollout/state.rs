@@ -110,7 +110,7 @@ impl Columns {
     pub(crate) fn add_unique(
         &mut self,
         world: &mut World,
-        extra: Box<dyn FnOnce(&mut Self, &mut World) + Send>,
+        extra: &dyn Fn(&mut Self, &mut World),
     ) -> Result<(), Error> {
         let taken = self.specs.len();
         extra(self, world);

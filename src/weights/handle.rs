@@ -27,7 +27,8 @@ struct Shared {
     latest: Mutex<(u64, Arc<Weights>)>,
     /// Old sets, whose memory takes copies once nobody reads them.
     past: Mutex<Vec<Arc<Weights>>>,
-    adopted: Mutex<u64>,
+    /// By adopter: the version that it acts with.
+    adopted: Mutex<Vec<u64>>,
     adoption: Condvar,
 }
 
@@ -48,7 +49,7 @@ impl WeightsHandle {
             version: AtomicU64::new(0),
             latest: Mutex::new((0, Arc::new(initial))),
             past: Mutex::default(),
-            adopted: Mutex::new(0),
+            adopted: Mutex::new(vec![0]),
             adoption: Condvar::new(),
         })))
     }
@@ -57,7 +58,7 @@ impl WeightsHandle {
     pub fn resume(specs: Vec<TensorSpec>, version: u64, weights: Weights) -> Result<Self, Error> {
         let handle = Self::new(specs, weights)?;
         lock(&handle.0.latest).0 = version;
-        *lock(&handle.0.adopted) = version;
+        lock(&handle.0.adopted).fill(version);
         handle.0.version.store(version, Ordering::Release);
         Ok(handle)
     }
@@ -128,11 +129,23 @@ impl WeightsHandle {
         (self.version() > version).then(|| self.latest())
     }
 
-    /// Says that every worker acts with `version` or a newer one. Called by what applies weights.
+    /// How many act by these weights, each for itself: workers. Default: 1.
+    pub(crate) fn set_adopters(&self, adopters: usize) {
+        lock(&self.0.adopted).resize(adopters, self.version());
+    }
+
+    /// Says that what acts by these weights does so with `version` or a newer one. Called by what applies weights.
     pub fn adopted(&self, version: u64) {
+        self.adopted_by(0, version);
+    }
+
+    /// The same of one adopter; `u64::MAX` of one that will not act any more.
+    pub(crate) fn adopted_by(&self, adopter: usize, version: u64) {
         let mut adopted = lock(&self.0.adopted);
-        if version > *adopted {
-            *adopted = version;
+        if let Some(before) = adopted.get_mut(adopter)
+            && version > *before
+        {
+            *before = version;
             drop(adopted);
             self.0.adoption.notify_all();
         }
@@ -140,13 +153,14 @@ impl WeightsHandle {
 
     /// Waits until every worker acts with `version` or a newer one. Errors: [`Error::Timeout`].
     pub fn wait_adopted(&self, version: u64, deadline: Duration) -> Result<(), Error> {
+        let behind = |adopted: &mut Vec<u64>| adopted.iter().any(|newest| *newest < version);
         let adopted = lock(&self.0.adopted);
-        let waited = self.0.adoption.wait_timeout_while(adopted, deadline, |adopted| *adopted < version);
-        let (adopted, _) = waited.unwrap_or_else(PoisonError::into_inner);
-        if *adopted >= version {
-            return Ok(());
+        let waited = self.0.adoption.wait_timeout_while(adopted, deadline, behind);
+        let (mut adopted, _) = waited.unwrap_or_else(PoisonError::into_inner);
+        if behind(&mut adopted) {
+            return Err(Error::Timeout { what: "adoption of published weights", deadline });
         }
-        Err(Error::Timeout { what: "adoption of published weights", deadline })
+        Ok(())
     }
 }
 

@@ -23,13 +23,15 @@ pub(crate) struct Source {
     pub policy: usize,
     pub entity: Entity,
     pub handle: WeightsHandle,
+    /// Number of this world among those that act by the same weights.
+    adopter: usize,
     /// The version that publishers were told of.
     confirmed: u64,
 }
 
 impl Source {
-    pub(crate) fn new(policy: usize, entity: Entity, handle: WeightsHandle) -> Self {
-        Self { policy, entity, handle, confirmed: 0 }
+    pub(crate) fn new(policy: usize, entity: Entity, handle: WeightsHandle, adopter: usize) -> Self {
+        Self { policy, entity, handle, adopter, confirmed: 0 }
     }
 }
 
@@ -67,7 +69,7 @@ pub(crate) fn confirm_adoption<T: Task>(
     for source in &mut sources.sources {
         let version = plan.versions.get(source.policy);
         if version > source.confirmed {
-            source.handle.adopted(version);
+            source.handle.adopted_by(source.adopter, version);
             source.confirmed = version;
         }
     }

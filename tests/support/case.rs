@@ -9,7 +9,7 @@ use std::{
 };
 
 use gleaner::{
-    config::{CollectorBuilder, TrajFormat},
+    config::{CollectorBuilder, Delivery, TrajFormat},
     env::Stepper,
     policy::{Backend, Exploration},
     prelude::{Collector, Executor, Overlap, Rows, Task, WeightsHandle},
@@ -56,6 +56,9 @@ pub struct Case {
     pub threads: usize,
     pub executor: Executor,
     pub overlap: Overlap,
+    /// Threads with worlds of their own, and how they deliver; 0 for none.
+    pub workers: usize,
+    pub delivery: Delivery,
     pub seed: u64,
     /// One simulator for all rows instead of an environment a row.
     pub simulator: bool,
@@ -82,6 +85,8 @@ impl Default for Case {
             threads: 1,
             executor: Executor::SingleThreaded,
             overlap: Overlap::None,
+            workers: 0,
+            delivery: Delivery::Sync,
             seed: 7,
             simulator: false,
             sample: false,
@@ -134,6 +139,8 @@ pub fn case() -> impl Strategy<Value = Case> {
             threads: if two { 2 } else { 1 },
             executor: if multi { Executor::MultiThreaded } else { Executor::SingleThreaded },
             overlap: if lanes && !simulator { Overlap::Two } else { Overlap::None },
+            workers: 0,
+            delivery: Delivery::Sync,
             seed: shortfall,
             simulator,
             sample: false,
@@ -141,6 +148,16 @@ pub fn case() -> impl Strategy<Value = Case> {
             backend: Backend::Cpu,
         }
     })
+}
+
+/// The same over workers that deliver in step.
+pub fn with_workers() -> impl Strategy<Value = Case> {
+    (case(), 1..=4_usize).prop_map(|(case, workers)| Case { workers: workers.min(case.rows), simulator: false, ..case })
+}
+
+/// The same over workers that deliver on their own.
+pub fn with_async_workers() -> impl Strategy<Value = Case> {
+    with_workers().prop_map(|case| Case { delivery: Delivery::Async, ..case })
 }
 
 /// Sets the options of a case.
@@ -158,14 +175,16 @@ where
         .init_random_frames(case.random)
         .set_truncated(case.edge)
         .reset_at_each_iter(case.reset_each)
-        .threads(case.threads)
-        .step_rows_per_thread(1)
-        .infer_rows_per_thread(1)
-        .executor(case.executor)
-        .overlap(case.overlap)
         .seed(case.seed)
         .policy(policy)
         .exploration(exploration);
+    builder = match case.workers {
+        0 => {
+            let builder = builder.threads(case.threads).step_rows_per_thread(1).infer_rows_per_thread(1);
+            builder.executor(case.executor).overlap(case.overlap)
+        }
+        workers => builder.workers(workers).delivery(case.delivery),
+    };
     if let Some(limit) = case.limit {
         builder = builder.max_frames_per_traj(limit);
     }
@@ -243,6 +262,13 @@ pub fn mixed() -> impl Strategy<Value = (Case, Vec<Act>)> {
         1 => Just(Act::Reload),
     ];
     (case(), vec(act, 1..12))
+}
+
+/// The same over workers, whose counters stay theirs.
+pub fn mixed_with_workers() -> impl Strategy<Value = (Case, Vec<Act>)> {
+    (mixed(), with_workers()).prop_map(|((_, acts), case)| {
+        (case, acts.into_iter().filter(|act| !matches!(act, Act::Reload)).collect())
+    })
 }
 
 impl Case {

@@ -1,0 +1,136 @@
+//! What a worker's thread owns: a collector of its rows.
+
+use std::{
+    panic::{AssertUnwindSafe, catch_unwind},
+    sync::{
+        Arc,
+        atomic::{AtomicBool, AtomicU64, Ordering::Relaxed},
+    },
+};
+
+use super::Common;
+use crate::{
+    collector::Collector,
+    config::CollectorConfig,
+    drive::Ticks,
+    error::{Error, panic_message},
+    rollout::{Batch, Place},
+    task::Task,
+    workers::{Job, Made},
+};
+
+/// Frames that workers may step yet, taken from one store.
+pub(crate) struct Budget {
+    pub left: Arc<AtomicU64>,
+    /// What is taken and not stepped yet.
+    pub granted: u64,
+}
+
+impl Budget {
+    /// Frames of the next rollout, at most `most`.
+    pub(crate) fn grant(&mut self, most: u64) -> u64 {
+        if self.granted == 0 {
+            let take = |left: u64| Some(left - left.min(most));
+            self.granted = self.left.fetch_update(Relaxed, Relaxed, take).map_or(0, |left| left.min(most));
+        }
+        self.granted
+    }
+}
+
+/// A worker's collector.
+pub(crate) struct Child<T: Task> {
+    pub collector: Collector<T>,
+    /// Its number.
+    pub worker: usize,
+    /// Whether the caller's batches hold it back.
+    pub held: Arc<AtomicBool>,
+}
+
+impl<T: Task> Child<T> {
+    /// Drops the collector; a panic of user code in it is an error.
+    pub(super) fn close(self) -> Result<(), Error> {
+        let worker = self.worker;
+        catch_unwind(AssertUnwindSafe(|| drop(self)))
+            .map_err(|payload| Error::worker(worker, format!("it panicked when it was dropped: {}", panic_message(payload))))
+    }
+}
+
+/// Ticks of a part: as many as stay in the cache from when they are written to when they are copied.
+fn part_ticks(config: &CollectorConfig, frame_bytes: usize) -> usize {
+    const CACHE: usize = 256 << 10;
+    (CACHE / (config.rows * frame_bytes).max(1)).max(1)
+}
+
+impl<T: Task> Child<T> {
+    /// Collects this worker's rows of a rollout, and hands them over part by part.
+    pub(super) fn roll(
+        &mut self,
+        common: &Common<T>,
+        round: u64,
+        first: usize,
+        ticks: usize,
+        left: u64,
+    ) -> Result<(), Error> {
+        let done = self.roll_parts(common, round, first, ticks, left);
+        if common.finished.fetch_add(1, Relaxed) + 1 >= common.enough {
+            common.stop.store(true, Relaxed);
+        }
+        done
+    }
+
+    fn roll_parts(
+        &mut self,
+        common: &Common<T>,
+        round: u64,
+        first: usize,
+        ticks: usize,
+        left: u64,
+    ) -> Result<(), Error> {
+        let Collector { drive, config, .. } = &mut self.collector;
+        drive.adopt_weights()?;
+        // A recurrent policy's states are kept where a rollout ends: parts would lack them.
+        let frame_bytes = drive.specs.iter().map(|spec| spec.stride).sum();
+        let part = if drive.remembers() { ticks } else { part_ticks(config, frame_bytes) };
+        let (mut tick, mut left) = (0, left);
+        while tick < ticks && !(tick > 0 && common.stop.load(Relaxed)) {
+            let now = part.min(ticks - tick);
+            let block = drive.pool.take()?;
+            let block = drive.roll(config, block, Ticks { now, later: ticks - tick - now }, left, &common.stop)?;
+            let done = drive.ticks_done();
+            let mut filling = common.lock();
+            let lost = filling.lost[self.worker];
+            match filling.merge.as_mut().filter(|(current, _)| *current == round && !lost) {
+                Some((_, merge)) => {
+                    drive.hand_over(&block, |ended| merge.take(&block, ended, done, Place { first, tick }));
+                }
+                None => drive.lose_in_flight(),
+            }
+            drop(filling);
+            drive.pool.give_back(block);
+            left = left.saturating_sub((done * config.rows) as u64);
+            tick += done;
+            if done < now {
+                break;
+            }
+        }
+        Ok(())
+    }
+}
+
+impl<T: Task> Job for Child<T> {
+    type Item = Batch<T>;
+
+    fn produce(&mut self) -> Made<Batch<T>> {
+        let produced = self.collector.produce();
+        self.held.store(matches!(produced, Err(Error::ArenasHeld { .. })), Relaxed);
+        match produced {
+            Ok(Some(batch)) => Made::Item(batch),
+            Ok(None) => {
+                self.collector.finish();
+                Made::End
+            }
+            Err(Error::ArenasHeld { .. }) => Made::Nothing,
+            Err(error) => Made::Failed(error),
+        }
+    }
+}

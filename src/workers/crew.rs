@@ -1,0 +1,129 @@
+//! The owner's side of its workers.
+
+use std::{
+    convert::Infallible,
+    sync::{Arc, OnceLock},
+    thread::{Builder, JoinHandle},
+    time::{Duration, Instant},
+};
+
+use crossbeam_channel::{Receiver, RecvTimeoutError, Sender, bounded, unbounded};
+
+use super::thread::{Delivery, Job, Order, Post};
+use crate::error::Error;
+
+/// Workers, numbered from 0, and the one channel that their items come through.
+pub(crate) struct Crew<J: Job> {
+    workers: Vec<Worker<J>>,
+    items: Receiver<Delivery<J::Item>>,
+}
+
+struct Worker<J> {
+    orders: Sender<Order<J>>,
+    thread: Option<JoinHandle<Option<J>>>,
+    died: Arc<OnceLock<String>>,
+    alive: Receiver<Infallible>,
+}
+
+/// The answer to a call that a worker has yet to serve.
+pub(crate) struct Reply<R> {
+    worker: usize,
+    answer: Receiver<R>,
+    died: Arc<OnceLock<String>>,
+}
+
+impl<R> Reply<R> {
+    /// Waits for the answer. Errors: [`Error::Worker`] if the worker ended or the deadline is over.
+    pub(crate) fn wait(self, deadline: Instant) -> Result<R, Error> {
+        self.answer.recv_deadline(deadline).map_err(|error| match error {
+            RecvTimeoutError::Timeout => Error::worker(self.worker, "it did not answer before the deadline"),
+            RecvTimeoutError::Disconnected => death(self.worker, &self.died),
+        })
+    }
+}
+
+fn death(worker: usize, died: &OnceLock<String>) -> Error {
+    match died.get() {
+        Some(message) => Error::worker(worker, format!("it panicked: {message}")),
+        None => Error::worker(worker, "its thread ended"),
+    }
+}
+
+impl<J: Job> Crew<J> {
+    /// Starts a thread for each job, which holds the job's token while it runs. At most `capacity` items wait in the
+    /// channel. Errors: the system has no thread.
+    pub(crate) fn start(jobs: impl IntoIterator<Item = (J, Arc<()>)>, capacity: usize) -> Result<Self, Error> {
+        let (sender, items) = bounded(capacity);
+        let start = |(worker, (job, _token)): (usize, (J, Arc<()>))| {
+            let (orders, inbox) = unbounded();
+            let (_alive, alive) = bounded(0);
+            let died = Arc::<OnceLock<String>>::default();
+            let post = Post { worker, orders: inbox, items: sender.clone(), died: died.clone(), _alive, _token };
+            let thread = Builder::new().name(format!("gleaner-worker-{worker}")).spawn(move || post.run(job));
+            let thread = thread.map_err(|error| Error::worker(worker, format!("no thread: {error}")))?;
+            Ok(Worker { orders, thread: Some(thread), died, alive })
+        };
+        let workers = jobs.into_iter().enumerate().map(start).collect::<Result<_, _>>()?;
+        Ok(Self { workers, items })
+    }
+
+    /// Has a worker call `work`, between two items.
+    pub(crate) fn call<R: Send + 'static>(
+        &self,
+        worker: usize,
+        work: impl FnOnce(&mut J) -> R + Send + 'static,
+    ) -> Reply<R> {
+        let (send, answer) = bounded(1);
+        let Worker { orders, died, .. } = &self.workers[worker];
+        // A worker that is gone drops the call, and the answer's sender with it.
+        let _ = orders.send(Order::Call(Box::new(move |job| drop(send.send(work(job))))));
+        Reply { worker, answer, died: died.clone() }
+    }
+
+    /// Lets a worker make items, or stops it from making more.
+    pub(crate) fn produce(&self, worker: usize, on: bool) {
+        let _ = self.workers[worker].orders.send(Order::Produce(on));
+    }
+
+    /// The next thing that any worker sends on its own; none within `patience`.
+    pub(crate) fn receive(&self, patience: Duration) -> Option<Delivery<J::Item>> {
+        self.items.recv_timeout(patience).ok()
+    }
+
+    /// Why a worker's thread does not run any more; none if it does.
+    pub(crate) fn death(&self, worker: usize) -> Option<Error> {
+        let Worker { thread, died, .. } = &self.workers[worker];
+        let runs = thread.as_ref().is_some_and(|thread| !thread.is_finished());
+        (!runs).then(|| death(worker, died))
+    }
+
+    /// Ends all threads. What they own comes back, none of those that panicked or are stuck in user code beyond the
+    /// deadline; these threads are left to themselves. Later calls find nothing.
+    pub(crate) fn stop(&mut self, deadline: Instant) -> Vec<(usize, Stopped<J>)> {
+        for worker in &self.workers {
+            let _ = worker.orders.send(Order::Stop);
+        }
+        let stop = |(i, worker): (usize, &mut Worker<J>)| {
+            let thread = worker.thread.take()?;
+            // Nothing is ever sent: the channel closes with the thread.
+            let stuck = matches!(worker.alive.recv_deadline(deadline), Err(RecvTimeoutError::Timeout));
+            let stopped = if stuck {
+                Stopped::Stuck
+            } else {
+                thread.join().ok().flatten().map_or_else(|| Stopped::Died(death(i, &worker.died)), Stopped::Back)
+            };
+            Some((i, stopped))
+        };
+        self.workers.iter_mut().enumerate().filter_map(stop).collect()
+    }
+}
+
+/// How a worker ended.
+pub(crate) enum Stopped<J> {
+    /// As it was told.
+    Back(J),
+    /// By a panic.
+    Died(Error),
+    /// Not at all: its thread is detached.
+    Stuck,
+}

@@ -1,0 +1,174 @@
+//! What runs on a worker's thread.
+
+use std::{
+    convert::Infallible,
+    panic::{AssertUnwindSafe, catch_unwind},
+    sync::{Arc, OnceLock},
+    time::Duration,
+};
+
+use crossbeam_channel::{Receiver, RecvTimeoutError, Select, Sender};
+
+use crate::error::{Error, panic_message};
+
+/// Time until a worker that could make nothing tries again.
+const MOMENT: Duration = Duration::from_millis(2);
+
+/// What a worker owns.
+pub(crate) trait Job: Send + 'static {
+    /// What it makes on its own.
+    type Item: Send + 'static;
+
+    /// Makes the next item.
+    fn produce(&mut self) -> Made<Self::Item>;
+}
+
+/// What came of making an item.
+pub(crate) enum Made<I> {
+    Item(I),
+    /// Nothing now: it is tried again in a moment.
+    Nothing,
+    /// There will be no more until it is told to go on.
+    End,
+    /// As before, because of an error.
+    Failed(Error),
+}
+
+/// What a worker sends on its own: an item, or that there will be none.
+pub(crate) struct Delivery<I> {
+    pub worker: usize,
+    pub item: Option<Result<I, Error>>,
+}
+
+pub(super) type Call<J> = Box<dyn FnOnce(&mut J) + Send>;
+
+pub(super) enum Order<J> {
+    Call(Call<J>),
+    Produce(bool),
+    Stop,
+}
+
+/// A worker's side of its channels.
+pub(super) struct Post<J: Job> {
+    pub worker: usize,
+    pub orders: Receiver<Order<J>>,
+    pub items: Sender<Delivery<J::Item>>,
+    /// Why the thread ended, if user code panicked outside of what catches it.
+    pub died: Arc<OnceLock<String>>,
+    /// Closed when the thread ends.
+    pub _alive: Sender<Infallible>,
+    /// Held while the thread runs.
+    pub _token: Arc<()>,
+}
+
+/// Whether the thread goes on.
+enum Next {
+    GoOn,
+    End,
+}
+
+impl<J: Job> Post<J> {
+    /// Works until told to stop; gives back what it owns, unless that panicked.
+    pub(super) fn run(self, mut job: J) -> Option<J> {
+        let (mut producing, mut pause) = (false, Duration::ZERO);
+        loop {
+            // An idle worker sleeps until there is an order.
+            let order = match producing {
+                true => self.orders.recv_timeout(std::mem::take(&mut pause)),
+                false => self.orders.recv().map_err(Into::into),
+            };
+            let next = match order {
+                Ok(order) => self.obey(order, &mut job, &mut producing),
+                Err(RecvTimeoutError::Disconnected) => return Some(job),
+                Err(RecvTimeoutError::Timeout) => self.produce(&mut job, &mut producing, &mut pause),
+            };
+            match next {
+                Ok(Next::GoOn) => {}
+                Ok(Next::End) => return Some(job),
+                // What panicked is not used again.
+                Err(Panicked(message)) => {
+                    let error = Error::worker(self.worker, format!("it panicked: {message}"));
+                    let _ = self.died.set(message);
+                    let _ = self.deliver(Some(Err(error)), |order| match order {
+                        Order::Stop => Ok(Next::End),
+                        Order::Call(_) | Order::Produce(_) => Ok(Next::GoOn),
+                    });
+                    return None;
+                }
+            }
+        }
+    }
+
+    fn obey(&self, order: Order<J>, job: &mut J, producing: &mut bool) -> Result<Next, Panicked> {
+        match order {
+            Order::Call(call) => guarded(|| call(job))?,
+            Order::Produce(on) => *producing = on,
+            Order::Stop => return Ok(Next::End),
+        }
+        Ok(Next::GoOn)
+    }
+
+    fn produce(&self, job: &mut J, producing: &mut bool, pause: &mut Duration) -> Result<Next, Panicked> {
+        let item = match guarded(|| job.produce())? {
+            Made::Item(item) => Some(Ok(item)),
+            Made::End => None,
+            Made::Failed(error) => Some(Err(error)),
+            Made::Nothing => {
+                *pause = MOMENT;
+                return Ok(Next::GoOn);
+            }
+        };
+        *producing = matches!(item, Some(Ok(_)));
+        self.deliver(item, |order| self.obey(order, job, producing))
+    }
+
+    /// Sends, and obeys orders while there is no room.
+    fn deliver(
+        &self,
+        item: Option<Result<J::Item, Error>>,
+        mut obey: impl FnMut(Order<J>) -> Result<Next, Panicked>,
+    ) -> Result<Next, Panicked> {
+        let mut delivery = Delivery { worker: self.worker, item };
+        loop {
+            match self.send(delivery) {
+                Sent::Done => return Ok(Next::GoOn),
+                Sent::Gone => return Ok(Next::End),
+                Sent::Ordered(order, kept) => {
+                    delivery = kept;
+                    if let Next::End = obey(order)? {
+                        return Ok(Next::End);
+                    }
+                }
+            }
+        }
+    }
+
+    /// Waits for room or an order, whichever comes first.
+    fn send(&self, delivery: Delivery<J::Item>) -> Sent<J> {
+        let mut select = Select::new();
+        let room = select.send(&self.items);
+        select.recv(&self.orders);
+        let ready = select.select();
+        if ready.index() == room {
+            return if ready.send(&self.items, delivery).is_ok() { Sent::Done } else { Sent::Gone };
+        }
+        match ready.recv(&self.orders) {
+            Ok(order) => Sent::Ordered(order, delivery),
+            Err(_) => Sent::Gone,
+        }
+    }
+}
+
+/// User code panicked where nothing else catches it.
+struct Panicked(String);
+
+fn guarded<R>(work: impl FnOnce() -> R) -> Result<R, Panicked> {
+    catch_unwind(AssertUnwindSafe(work)).map_err(|payload| Panicked(panic_message(payload)))
+}
+
+enum Sent<J: Job> {
+    Done,
+    /// The receiver is gone.
+    Gone,
+    Ordered(Order<J>, Delivery<J::Item>),
+}
