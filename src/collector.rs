@@ -1,13 +1,16 @@
 //! The headless collector: environments in a world of its own, batches by iteration.
 
-use std::{fmt, sync::Arc};
+use std::{
+    fmt,
+    sync::{Arc, atomic::AtomicBool},
+};
 
 use bevy_ecs::prelude::*;
 
 use crate::{
     components::{ColumnSpec, Critic},
     config::{CollectorConfig, TrajFormat},
-    drive::{Drive, GO_ON, Ticks},
+    drive::{Drive, Ticks},
     env::Stepper,
     error::Error,
     fleet::{Budget, Fleet},
@@ -87,6 +90,8 @@ pub struct Collector<T: Task> {
     pub(crate) fleet: Option<Box<Fleet<T>>>,
     /// Frames that this worker may step, if several share a budget.
     pub(crate) budget: Option<Budget>,
+    /// Ends a rollout at its next tick.
+    pub(crate) stop: Arc<AtomicBool>,
     /// Whether this worker's episodes are joined by who delivers them.
     pub(crate) joined_in_front: bool,
 }
@@ -118,6 +123,7 @@ impl<T: Task> Collector<T> {
             state: State::Ready,
             fleet: None,
             budget: None,
+            stop: Arc::default(),
             joined_in_front: false,
         }
     }
@@ -267,7 +273,7 @@ impl<T: Task> Collector<T> {
             budget.granted = 0;
         }
         let Some(fleet) = &mut self.fleet else {
-            return self.drive.roll(&self.config, block, Ticks { now: ticks, later: 0 }, left, &GO_ON);
+            return self.drive.roll(&self.config, block, Ticks { now: ticks, later: 0 }, left, &self.stop);
         };
         let Drive { world, monitor, .. } = &mut self.drive;
         let rolled = with_rollout::<T, _>(world, |_, rollout| fleet.roll(monitor, rollout, block, ticks, left));

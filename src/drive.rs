@@ -164,7 +164,8 @@ impl<T: Task> Drive<T> {
     /// Counts what is in flight as lost: nobody waits for it.
     pub(crate) fn lose_in_flight(&mut self) {
         let mut ledger = self.monitor.ledger();
-        ledger.counters.discarded.fault += std::mem::take(&mut ledger.in_flight);
+        let lost = ledger.take_in_flight();
+        ledger.counters.discarded.fault += lost;
     }
 
     /// Joins a finished rollout to the running episodes; of these at most `max_open` frames stay, if there is a limit.
@@ -235,9 +236,6 @@ pub(crate) struct Ticks {
     /// Of later ones.
     pub later: usize,
 }
-
-/// Never set: what is stopped by nobody.
-pub(crate) static GO_ON: AtomicBool = AtomicBool::new(false);
 
 /// How the ticks of one rollout go.
 struct TickSchedule {

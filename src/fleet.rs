@@ -14,7 +14,7 @@ use std::{
 
 use crate::{
     collector::Collector,
-    components::Truncation,
+    components::{Truncation, WorkerStatus},
     config::OnWorkerFault,
     error::Error,
     rollout::{Batch, Block, Merge, Rollout},
@@ -36,8 +36,8 @@ pub(crate) use child::{Budget, Child};
 /// What the workers of a rollout share.
 struct Common<T: Task> {
     filling: Mutex<Filling<T>>,
-    /// Set when the others are not waited for any more.
-    stop: AtomicBool,
+    /// Set when the others are not waited for any more, and at the end.
+    stop: Arc<AtomicBool>,
     finished: AtomicUsize,
     /// Workers after which `stop` is set.
     enough: usize,
@@ -66,7 +66,8 @@ pub(crate) struct Fleet<T: Task> {
     common: Arc<Common<T>>,
     deadline: Duration,
     on_fault: OnWorkerFault,
-    /// Those that are worked with yet, and of these the ones that will send no more.
+    /// What became of each, whether it is worked with yet, and whether it will send no more.
+    statuses: Vec<WorkerStatus>,
     here: Vec<bool>,
     through: Vec<bool>,
     producing: bool,
@@ -142,10 +143,10 @@ impl<T: Task> Fleet<T> {
             // What an abandoned worker sends after all is not taken.
             let delivery = self.crew.receive(LOOK).filter(|delivery| self.here[delivery.worker]);
             self.note_waiting(begin.elapsed(), delivery.as_ref().map(|delivery| delivery.worker));
-            let Some(delivery) = delivery else {
+            if delivery.is_none() || self.waited.iter().any(|waited| *waited >= self.deadline) {
                 self.look_after()?;
-                continue;
-            };
+            }
+            let Some(delivery) = delivery else { continue };
             match delivery.item {
                 Some(Ok(batch)) => return Ok(Some((delivery.worker, batch))),
                 Some(Err(error)) => self.lose(delivery.worker, error)?,
@@ -192,13 +193,19 @@ impl<T: Task> Fleet<T> {
         }
         tracing::warn!("worker {worker} is lost, the others go on: {error}");
         self.here[worker] = false;
+        let failed = matches!(error, Error::EnvPanic { .. }) || self.crew.death(worker).is_some();
+        self.statuses[worker] = if failed { WorkerStatus::Dead } else { WorkerStatus::Abandoned };
         self.common.lock().lost[worker] = true;
         // Nobody waits for it to adopt weights, and what it has in flight is lost.
         self.weights.iter().flatten().for_each(|weights| weights.adopted_by(worker, u64::MAX));
         let mut ledger = self.monitors[worker].ledger();
-        ledger.counters.discarded.fault += std::mem::take(&mut ledger.in_flight);
-        ledger.pending = 0;
+        let lost = ledger.take_in_flight();
+        ledger.counters.discarded.fault += lost;
         Ok(())
+    }
+
+    pub(crate) fn statuses(&self) -> Vec<WorkerStatus> {
+        self.statuses.clone()
     }
 
     /// Has all workers do something between two of their rollouts; the answers in their order.
@@ -246,14 +253,19 @@ impl<T: Task> Fleet<T> {
         self.common.stop.store(true, Relaxed);
         let mut errors = Vec::new();
         for (worker, stopped) in self.crew.stop(Instant::now() + timeout) {
-            match stopped {
-                Stopped::Back(child) => errors.extend(child.close().err()),
-                Stopped::Died(error) => errors.push(error),
-                Stopped::Stuck => errors.push(Error::worker(worker, "it is stuck; its thread is left to itself")),
-            }
+            let (status, error) = match stopped {
+                Stopped::Back(child) => (WorkerStatus::Ended, child.close().err()),
+                Stopped::Died(error) => (WorkerStatus::Dead, Some(error)),
+                Stopped::Stuck => {
+                    let error = Error::worker(worker, "it is stuck; its thread is left to itself");
+                    (WorkerStatus::Abandoned, Some(error))
+                }
+            };
+            self.statuses[worker] = status;
+            errors.extend(error);
             let mut ledger = self.monitors[worker].ledger();
-            ledger.counters.discarded.shutdown += std::mem::take(&mut ledger.in_flight);
-            ledger.pending = 0;
+            let lost = ledger.take_in_flight();
+            ledger.counters.discarded.shutdown += lost;
         }
         self.here.fill(false);
         errors

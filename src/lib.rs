@@ -10,7 +10,7 @@
 //! | vocabulary | [`mod@data`], [`space`], [`seed`], [`math`], [`task`], [`error`], [`schedule`], [`components`] |
 //! | services | [`stats`], `gpu`, `arrow` |
 //! | organs | [`mod@env`], [`policy`], [`rollout`], [`replay`], [`weights`], `workers` |
-//! | assembly | [`config`], [`collector`], [`receipts`], [`host`], [`run`], [`registry`], [`erased`] |
+//! | assembly | [`config`], [`collector`], [`receipts`], [`running`], [`host`], [`run`], [`registry`], [`erased`] |
 
 extern crate self as gleaner;
 
@@ -49,6 +49,7 @@ mod restart;
 pub mod rollout;
 mod ron_file;
 pub mod run;
+pub mod running;
 pub mod schedule;
 pub mod seed;
 mod shutdown;

@@ -3,7 +3,7 @@
 pub use crate::{
     collector::{Collector, Rows},
     components::{Action, End, Masks, Observation, Reward, RowIndex, Trajectory, TrajectoryId, Truncation, Weights},
-    config::{CollectorBuilder, CollectorConfig, ReplayWriteMode, TrajFormat},
+    config::{CollectorBuilder, CollectorConfig, Delivery, OnWorkerFault, ReplayWriteMode, TrajFormat},
     data,
     env::{
         Acrobot, BatchEnv, BatchStep, CartPole, Env, GridWorld, MountainCar, MountainCarContinuous, Pendulum, Stacked,
@@ -15,6 +15,7 @@ pub use crate::{
     receipts::Receipt,
     registry::Registry,
     replay::{Replay, ReplayConfig},
+    running::Running,
     rollout::{Batch, Layout, RewardTransform},
     schedule::{Collect, CollectSystems, Executor, Overlap},
     seed::{Stream, Streams},

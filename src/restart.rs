@@ -81,8 +81,9 @@ impl<T: Task> Collector<T> {
                 }
                 // Agents of one simulation begin and end together.
                 let simulations = (self.rows() / self.agents) as u32;
-                let simulation = |row: u32| row % simulations;
-                let ended: HashSet<u32> = rows.iter().map(|row| simulation(*row)).collect();
+                let first = self.drive.rows.first().map_or(0, |row| row.0);
+                let simulation = |slot: u32| slot % simulations;
+                let ended: HashSet<u32> = rows.iter().map(|row| simulation(row - first)).collect();
                 Ok(all().filter(|(slot, _)| ended.contains(&simulation(*slot))).collect())
             }
         }

@@ -158,6 +158,8 @@ pub(crate) struct Ledger {
     pub counters: Counters,
     /// Gauges.
     pub in_flight: u64,
+    /// In batches on their way from a worker.
+    pub sent: u64,
     pub pending: u64,
     pub open: u64,
     /// By policy.
@@ -172,6 +174,20 @@ impl Ledger {
         self.counters.frames += frames;
         self.counters.batches += 1;
         self.in_flight -= frames;
+    }
+
+    /// Counts frames of a batch that a worker sends.
+    pub(crate) fn send(&mut self, frames: u64) {
+        // Of a worker that was given up they are counted already.
+        let frames = frames.min(self.in_flight);
+        self.in_flight -= frames;
+        self.sent += frames;
+    }
+
+    /// The frames that have no fate yet, which the caller gives them.
+    pub(crate) fn take_in_flight(&mut self) -> u64 {
+        self.pending = 0;
+        std::mem::take(&mut self.in_flight) + std::mem::take(&mut self.sent)
     }
 
     /// Counts what a replay buffer got.
@@ -220,7 +236,7 @@ impl Ledger {
         sum.completed_trajectories += completed_trajectories;
         sum.early_pieces += early_pieces;
         sum.trajectory_serial = sum.trajectory_serial.max(trajectory_serial);
-        self.in_flight += worker.in_flight;
+        self.in_flight += worker.in_flight + worker.sent;
         self.pending += worker.pending;
         self.open += worker.open;
         // The oldest that act: what a publisher waits for.
@@ -303,7 +319,7 @@ impl Monitor {
     pub(crate) fn receive(&self, worker: usize, frames: u64) {
         let mut from = self.workers[worker].monitor.ledger();
         let mut to = self.ledger();
-        from.in_flight -= frames;
+        from.sent -= frames;
         from.counters.frames += frames;
         to.in_flight += frames;
     }

@@ -12,15 +12,15 @@ pub struct Worker {
     pub rows: u32,
 }
 
-/// What a collector knows of a worker: a component beside [`Worker`], as of the last batch.
-#[derive(Component, Clone, Copy, Debug, Default, PartialEq, Eq)]
+/// What a collector knows of a worker.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum WorkerStatus {
     /// It collects, or waits for an order.
     #[default]
     Working,
     /// It ended as it was told.
     Ended,
-    /// It panicked; the others go on without it.
+    /// It failed; the others go on without it.
     Dead,
     /// It missed its deadline: its thread is left to itself, and what it may yet send is not taken.
     Abandoned,

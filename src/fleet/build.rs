@@ -160,7 +160,7 @@ fn front<T: Task>(
     }
     let spawn = |(index, range): (u32, &Range<u32>)| {
         let worker = Worker { index, first_row: range.start, rows: range.len() as u32 };
-        world.spawn((worker, WorkerStatus::Working)).id()
+        world.spawn(worker).id()
     };
     let entities = (0..).zip(&ranges).map(spawn).collect();
     let pool = ArenaPool::new(specs.len(), config.max_arenas);
@@ -177,7 +177,7 @@ fn fleet<T: Task>(
     ranges: Vec<Range<u32>>,
     monitors: Vec<Monitor>,
     weights: Vec<Option<crate::weights::WeightsHandle>>,
-    children: Vec<Child<T>>,
+    mut children: Vec<Child<T>>,
     tokens: Vec<Arc<()>>,
 ) -> Result<Fleet<T>, Error> {
     let workers = children.len();
@@ -185,7 +185,9 @@ fn fleet<T: Task>(
     let filling = Mutex::new(Filling { merge: None, lost: vec![false; workers] });
     // All together are never waited for less.
     let enough = if share >= workers { usize::MAX } else { share.max(1) };
-    let common = Common { filling, stop: AtomicBool::new(false), finished: AtomicUsize::new(0), enough };
+    let stop = Arc::<AtomicBool>::default();
+    children.iter_mut().for_each(|child| child.collector.stop = stop.clone());
+    let common = Common { filling, stop, finished: AtomicUsize::new(0), enough };
     let held = children.iter().map(|child| child.held.clone()).collect();
     Ok(Fleet {
         // One batch of each may wait beside the one that it makes.
@@ -196,6 +198,7 @@ fn fleet<T: Task>(
         common: Arc::new(common),
         deadline: config.deadline(),
         on_fault: config.on_worker_fault.unwrap_or_default(),
+        statuses: vec![WorkerStatus::Working; workers],
         here: vec![true; workers],
         through: vec![false; workers],
         producing: false,

@@ -124,7 +124,10 @@ impl<T: Task> Job for Child<T> {
         let produced = self.collector.produce();
         self.held.store(matches!(produced, Err(Error::ArenasHeld { .. })), Relaxed);
         match produced {
-            Ok(Some(batch)) => Made::Item(batch),
+            Ok(Some(batch)) => {
+                self.collector.drive.monitor.ledger().send(batch.frames() as u64);
+                Made::Item(batch)
+            }
             Ok(None) => {
                 self.collector.finish();
                 Made::End

@@ -26,6 +26,8 @@ pub(crate) trait Job: Send + 'static {
 /// What came of making an item.
 pub(crate) enum Made<I> {
     Item(I),
+    /// Something that needs not be sent.
+    More,
     /// Nothing now: it is tried again in a moment.
     Nothing,
     /// There will be no more until it is told to go on.
@@ -113,6 +115,7 @@ impl<J: Job> Post<J> {
             Made::Item(item) => Some(Ok(item)),
             Made::End => None,
             Made::Failed(error) => Some(Err(error)),
+            Made::More => return Ok(Next::GoOn),
             Made::Nothing => {
                 *pause = MOMENT;
                 return Ok(Next::GoOn);

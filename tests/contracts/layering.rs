@@ -22,6 +22,8 @@ const ASSEMBLY: &[&str] = &[
     "restart",
     "shutdown",
     "collector",
+    "fleet",
+    "running",
     "host",
     "erased",
     "run",

@@ -28,3 +28,4 @@ mod run_files;
 #[path = "../support/mod.rs"]
 mod support;
 mod trajectories;
+mod workers;

@@ -119,7 +119,7 @@ fn episodes_are_events_on_request() {
         let resource = heard.clone();
         let builder = tags(Script::lengths(&[2, 3], Ending::Truncated)).rows(2).frames_per_batch(24);
         let builder = builder.episode_events(asked).setup(move |world, _| {
-            world.insert_resource(resource);
+            world.insert_resource(resource.clone());
             world.add_observer(|event: On<EpisodeEnded<Tag>>, heard: Res<Heard>| {
                 heard.0.lock().unwrap().push(event.trajectory);
             });

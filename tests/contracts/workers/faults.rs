@@ -1,0 +1,213 @@
+//! A worker that fails is named at once; it ends the collection, or the others go on; nothing hangs and every frame is
+//! accounted for.
+
+use std::time::{Duration, Instant};
+
+use super::Slow;
+use crate::support::{Call, Fault, Faulty, Kind, balance};
+use gleaner::{
+    components::WorkerStatus,
+    config::{Delivery, OnWorkerFault},
+    prelude::{CartPole, Collector, Error, Rows, Task},
+};
+
+const BOTH: [Delivery; 2] = [Delivery::Sync, Delivery::Async];
+
+fn panics(call: Call, row: u32, episode: u32, step: u32) -> Option<Fault> {
+    Some(Fault { call, kind: Kind::Panic, row, episode, step })
+}
+
+/// The ledger of a collection that is over.
+fn closed<T: Task>(collector: &Collector<T>) {
+    let stats = collector.stats();
+    balance(&stats).unwrap();
+    assert_eq!(stats.in_flight_frames, 0, "{stats:?}");
+    assert_eq!(stats.frames + stats.discarded.total(), stats.stepped_frames, "{stats:?}");
+}
+
+#[test]
+fn h1_x1_a_panic_of_one_of_eight_workers_is_named_at_once() {
+    for delivery in BOTH {
+        let builder = Faulty::builder(6, panics(Call::Step, 11, 0, 3)).rows(16).workers(8).seed(77);
+        let mut collector = builder.frames_per_batch(160).delivery(delivery).build().unwrap();
+        let begin = Instant::now();
+        let error = loop {
+            match collector.next().expect("the error comes first") {
+                Ok(_) => {}
+                Err(error) => break error,
+            }
+        };
+        assert!(begin.elapsed() < Duration::from_secs(10));
+        let text = error.to_string();
+        assert!(text.contains("boom 42") && text.contains("worker 5, row 11, episode 0, step 3, seed 77"), "{text}");
+        assert!((0..3).all(|_| collector.next().is_none()));
+        assert_eq!(collector.stats().workers_alive, 0);
+        closed(&collector);
+    }
+}
+
+#[test]
+fn x7_what_fails_while_workers_are_built_is_an_error() {
+    for call in [Call::Build, Call::Reset, Call::Mask] {
+        let built = Faulty::builder(6, panics(call, 5, 0, 0)).rows(8).workers(4).build();
+        let text = built.err().expect("it fails").to_string();
+        assert!(text.contains("boom 42") && text.contains("worker 2, row 5"), "{text}");
+    }
+    let fault = Fault { call: Call::Build, kind: Kind::Nan, row: 7, episode: 0, step: 0 };
+    let text = Faulty::builder(6, Some(fault)).rows(8).workers(4).build().err().expect("it fails").to_string();
+    assert!(text.contains("row 7") && text.contains("no such level"), "{text}");
+}
+
+#[test]
+fn the_others_go_on_without_a_worker_that_failed() {
+    for delivery in BOTH {
+        let builder = Faulty::builder(6, panics(Call::Step, 3, 2, 1)).rows(8).workers(4).frames_per_batch(80);
+        let builder = builder.delivery(delivery).on_worker_fault(OnWorkerFault::Drop).total_frames(1_600);
+        let mut collector = builder.build().unwrap();
+        let mut last = vec![0; 8];
+        for (i, batch) in collector.by_ref().enumerate() {
+            let batch = batch.unwrap();
+            for slot in (0..batch.len()).filter(|slot| batch.flags()[*slot].valid()) {
+                last[batch.rows()[slot % batch.rows().len()].0 as usize] = i;
+            }
+        }
+        // Rows 2 and 3 are the second worker's.
+        assert!(last[2] < 4 && last[3] < 4 && last[0] >= 4, "{delivery:?}: {last:?}");
+        assert_eq!(collector.workers()[1], WorkerStatus::Dead);
+        assert_eq!(collector.stats().stepped_frames, 1_600);
+        assert!(collector.stats().discarded.fault > 0);
+        closed(&collector);
+    }
+}
+
+#[test]
+fn the_last_worker_that_fails_ends_the_collection() {
+    for delivery in BOTH {
+        let builder = Faulty::builder(6, panics(Call::Step, 1, 2, 1)).rows(4).workers(1).frames_per_batch(80);
+        let mut collector = builder.delivery(delivery).on_worker_fault(OnWorkerFault::Drop).build().unwrap();
+        let error = collector.by_ref().find_map(Result::err).expect("it fails");
+        assert!(matches!(error, Error::EnvPanic { row: 1, .. }), "{error}");
+        closed(&collector);
+    }
+}
+
+#[test]
+fn x10_one_that_sleeps_for_ever_does_not_hold_the_others() {
+    for delivery in BOTH {
+        let delay = |row| if row == 5 { Duration::from_secs(3_600) } else { Duration::ZERO };
+        let builder = Slow::builder(delay).rows(8).workers(4).frames_per_batch(80).total_frames(800);
+        let builder = builder.delivery(delivery).on_worker_fault(OnWorkerFault::Drop);
+        let mut collector = builder.worker_deadline(Duration::from_millis(300)).build().unwrap();
+        let begin = Instant::now();
+        let mut frames = 0;
+        for batch in collector.by_ref() {
+            let batch = batch.unwrap();
+            let valid = |slot: &usize| batch.flags()[*slot].valid();
+            assert!((0..batch.len()).filter(valid).all(|slot| !(4.0..6.0).contains(&batch.observations()[slot][0])));
+            frames += batch.frames();
+            // What the sleeper reserved stays its own.
+            if frames >= 600 {
+                break;
+            }
+        }
+        assert!(begin.elapsed() < Duration::from_secs(10));
+        assert_eq!(collector.workers()[2], WorkerStatus::Abandoned);
+        let begin = Instant::now();
+        collector.shutdown();
+        assert!(begin.elapsed() < Duration::from_secs(5));
+        balance(&collector.stats()).unwrap();
+    }
+}
+
+#[test]
+fn a_late_worker_stops_the_collection_by_default() {
+    for delivery in BOTH {
+        let delay = |row| if row == 1 { Duration::from_secs(3_600) } else { Duration::ZERO };
+        let builder = Slow::builder(delay).rows(2).workers(2).frames_per_batch(20).delivery(delivery);
+        let mut collector = builder.worker_deadline(Duration::from_millis(200)).build().unwrap();
+        let error = collector.by_ref().find_map(Result::err).expect("it is late");
+        assert!(matches!(error, Error::Worker { worker: 1, .. }), "{error}");
+        assert!(collector.next().is_none());
+    }
+}
+
+#[test]
+fn h2_shutdown_keeps_one_deadline_from_every_state() {
+    for delivery in BOTH {
+        let build = |delay: Duration| {
+            let builder = Slow::builder(move |_| delay).rows(4).workers(4).frames_per_batch(40).delivery(delivery);
+            builder.worker_deadline(Duration::from_millis(400)).build().unwrap()
+        };
+        // Before the first batch, between two, and three times.
+        let mut collector = build(Duration::ZERO);
+        collector.shutdown();
+        let mut collector = build(Duration::ZERO);
+        drop(collector.next());
+        (0..3).for_each(|_| collector.shutdown());
+        assert!(collector.next().is_none());
+        closed(&collector);
+        // While one sleeps.
+        let mut collector = build(Duration::from_secs(60));
+        let begin = Instant::now();
+        drop(collector.next());
+        collector.shutdown();
+        drop(collector);
+        assert!(begin.elapsed() < Duration::from_secs(5), "{:?}", begin.elapsed());
+    }
+}
+
+#[test]
+#[cfg(target_os = "linux")]
+fn h9_nothing_is_left_of_a_hundred_collectors() {
+    let files = || std::fs::read_dir("/proc/self/fd").unwrap().count();
+    let cycle = |delivery| {
+        let builder = Collector::<CartPole>::builder().rows(4).workers(2).frames_per_batch(40).delivery(delivery);
+        let mut collector = builder.build().unwrap();
+        let batch = collector.next().unwrap().unwrap();
+        let threads = collector.monitor();
+        drop(collector);
+        // A batch outlives its workers.
+        assert_eq!(batch.frames(), 40);
+        assert_eq!(threads.stats().workers_alive, 0);
+    };
+    BOTH.into_iter().for_each(cycle);
+    let before = files();
+    for _ in 0..50 {
+        BOTH.into_iter().for_each(cycle);
+    }
+    // Other tests of this process open files too.
+    assert!(files() < before + 50);
+}
+
+#[test]
+fn d1_resets_reach_the_rows_they_name() {
+    for delivery in BOTH {
+        let builder = Faulty::builder(50, None).rows(6).workers(3).frames_per_batch(60).delivery(delivery);
+        let mut collector = builder.build().unwrap();
+        drop(collector.next());
+        collector.reset(Rows::Some(&[1, 4])).unwrap();
+        let before = collector.stats();
+        assert_eq!(before.completed_trajectories, 2);
+        assert!(collector.reset(Rows::Some(&[6])).unwrap_err().to_string().contains("row is 6; legal: 0 to 5"));
+        balance(&collector.stats()).unwrap();
+        if delivery == Delivery::Sync {
+            let batch = collector.next().unwrap().unwrap();
+            let steps: Vec<_> = batch.steps()[..6].iter().map(|step| step.0).collect();
+            assert_eq!(steps, [10, 0, 10, 10, 0, 10]);
+        }
+    }
+}
+
+#[test]
+fn se01_a_seed_gives_the_same_data_again() {
+    let builder = Collector::<CartPole>::builder().rows(4).workers(2).frames_per_batch(40).seed(5);
+    let mut collector = builder.build().unwrap();
+    let play = |collector: &mut Collector<CartPole>| format!("{:?}", collector.next().unwrap().unwrap().observations());
+    let first = play(&mut collector);
+    assert_ne!(play(&mut collector), first);
+    assert_eq!(collector.set_seed_static(5).unwrap(), 5);
+    assert_eq!(play(&mut collector), first);
+    let next = collector.set_seed(5).unwrap();
+    assert_ne!(next, 5);
+    assert_eq!(play(&mut collector), first);
+}

@@ -1,0 +1,168 @@
+//! Collecting in the background: started, paused, watched and ended from outside, whatever steps the rows.
+
+use std::{
+    thread,
+    time::{Duration, Instant},
+};
+
+use super::Slow;
+use crate::support::{Call, Fault, Faulty, Kind, balance};
+use gleaner::{
+    config::Delivery,
+    prelude::{CartPole, Collector, Error, Replay},
+};
+
+const SOON: Duration = Duration::from_secs(60);
+const KINDS: [(usize, Delivery); 3] = [(0, Delivery::Sync), (2, Delivery::Sync), (2, Delivery::Async)];
+
+fn collector(workers: usize, delivery: Delivery, total: Option<u64>) -> (Collector<CartPole>, Replay<CartPole>) {
+    let replay = Replay::new(4_000).unwrap();
+    let builder = Collector::<CartPole>::builder().rows(4).frames_per_batch(40).replay(&replay);
+    let builder = if workers > 0 { builder.workers(workers).delivery(delivery) } else { builder };
+    let builder = match total {
+        Some(total) => builder.total_frames(total),
+        None => builder,
+    };
+    (builder.build().unwrap(), replay)
+}
+
+#[test]
+fn mc19_start_needs_a_buffer() {
+    let error = Collector::<CartPole>::builder().workers(1).build().unwrap().start().err().expect("no buffer");
+    assert!(error.to_string().contains("replay"), "{error}");
+}
+
+#[test]
+fn mc19_it_ends_by_the_exact_budget() {
+    for (workers, delivery) in KINDS {
+        let (collector, replay) = collector(workers, delivery, Some(3_010));
+        let mut running = collector.start().unwrap();
+        running.wait_written(3_010, SOON).unwrap();
+        let late = running.wait_written(3_011, SOON).unwrap_err();
+        assert!(matches!(late, Error::State { call: "wait_written", .. }), "{late}");
+        assert!(!running.is_running());
+        let mut collector = running.shutdown(SOON).unwrap();
+        assert_eq!(replay.write_count(), 3_010);
+        assert!(collector.next_receipt().is_none());
+        balance(&collector.stats()).unwrap();
+    }
+}
+
+#[test]
+fn mc20_nothing_is_written_inside_a_pause() {
+    for (workers, delivery) in KINDS {
+        let (collector, replay) = collector(workers, delivery, None);
+        let mut running = collector.start().unwrap();
+        running.wait_ready(SOON).unwrap();
+        for _ in 0..2 {
+            let before = {
+                let mut paused = running.pause(SOON).unwrap();
+                let (written, stepped) = (replay.write_count(), paused.with(SOON, |own| own.stats().stepped_frames).unwrap());
+                thread::sleep(Duration::from_millis(100));
+                assert_eq!(replay.write_count(), written);
+                assert_eq!(paused.with(SOON, |own| own.stats().stepped_frames).unwrap(), stepped);
+                written
+            };
+            running.wait_written(before + 200, SOON).unwrap();
+            assert!(running.is_running());
+        }
+        let collector = running.shutdown(SOON).unwrap();
+        balance(&collector.stats()).unwrap();
+    }
+}
+
+#[test]
+fn x2_what_stopped_it_reaches_who_waits_for_data() {
+    for (workers, delivery) in KINDS {
+        let fault = Fault { call: Call::Step, kind: Kind::Panic, row: 2, episode: 1, step: 3 };
+        let replay = Replay::new(4_000).unwrap();
+        let builder = Faulty::builder(6, Some(fault)).rows(4).frames_per_batch(40).replay(&replay);
+        let builder = if workers > 0 { builder.workers(workers).delivery(delivery) } else { builder };
+        let mut running = builder.build().unwrap().start().unwrap();
+        let begin = Instant::now();
+        let error = running.wait_written(1 << 40, SOON).unwrap_err();
+        assert!(begin.elapsed() < Duration::from_secs(10));
+        assert!(matches!(error, Error::EnvPanic { row: 2, .. }), "{error}");
+        assert!(!running.is_running());
+        // It is told once.
+        running.check().unwrap();
+        balance(&running.stats()).unwrap();
+    }
+}
+
+#[test]
+fn h2_one_that_is_stuck_is_left_behind() {
+    let replay = Replay::new(100).unwrap();
+    let builder = Slow::builder(|_| Duration::from_secs(3_600)).rows(2).frames_per_batch(4).replay(&replay);
+    let running = builder.build().unwrap().start().unwrap();
+    thread::sleep(Duration::from_millis(50));
+    let begin = Instant::now();
+    let error = running.shutdown(Duration::from_millis(100)).err().expect("it is stuck");
+    assert!(begin.elapsed() < Duration::from_secs(5));
+    assert!(matches!(error, Error::Timeout { .. }), "{error}");
+}
+
+#[test]
+fn it_can_be_iterated_and_started_again() {
+    for (workers, delivery) in KINDS {
+        let (mut own, replay) = collector(workers, delivery, None);
+        for _ in 0..2 {
+            let mut running = own.start().unwrap();
+            running.wait_written(replay.write_count() + 100, SOON).unwrap();
+            own = running.shutdown(SOON).unwrap();
+            let before = replay.write_count();
+            own.next_receipt().unwrap().unwrap();
+            assert!(replay.write_count() > before);
+        }
+        balance(&own.stats()).unwrap();
+    }
+}
+
+#[test]
+fn q1_progress_shows_before_an_episode_ends() {
+    let replay = Replay::new(1 << 20).unwrap();
+    let builder = Faulty::builder(u32::MAX, None).rows(2).workers(2).frames_per_batch(40).replay(&replay);
+    let running = builder.replay_write_mode(gleaner::prelude::ReplayWriteMode::Trajectory).build().unwrap().start().unwrap();
+    let deadline = Instant::now() + SOON;
+    while running.stats().stepped_frames < 400 && Instant::now() < deadline {
+        thread::sleep(Duration::from_millis(1));
+    }
+    let stats = running.stats();
+    assert!(stats.stepped_frames >= 400 && stats.trajectory_pending_frames >= 400, "{stats:?}");
+    assert_eq!((stats.written_frames, replay.write_count()), (0, 0));
+    drop(running);
+}
+
+#[test]
+#[cfg(target_os = "linux")]
+fn a_paused_collector_uses_no_cpu() {
+    // Of one thread: those of other tests do not count.
+    let used = |thread: &str| -> u64 {
+        let stat = std::fs::read_to_string(format!("/proc/self/task/{thread}/schedstat")).unwrap_or_default();
+        stat.split(' ').next().and_then(|ns| ns.parse().ok()).unwrap_or(0)
+    };
+    for (workers, delivery) in KINDS {
+        let (collector, _replay) = collector(workers, delivery, None);
+        let mut running = collector.start().unwrap();
+        running.wait_written(100, SOON).unwrap();
+        let mut paused = running.pause(SOON).unwrap();
+        let own = |collector: &mut Collector<CartPole>| {
+            let id = || thread_id();
+            let mut ids = vec![id()];
+            ids.extend(collector.map_workers(|_| thread_id()).unwrap());
+            ids
+        };
+        let threads = paused.with(SOON, own).unwrap();
+        let before: u64 = threads.iter().map(|thread| used(thread)).sum();
+        thread::sleep(Duration::from_millis(500));
+        let spent: u64 = threads.iter().map(|thread| used(thread)).sum::<u64>() - before;
+        assert!(spent < 5_000_000, "{spent} ns on {threads:?}");
+    }
+}
+
+/// The calling thread as the system numbers it.
+#[cfg(target_os = "linux")]
+fn thread_id() -> String {
+    let link = std::fs::read_link("/proc/thread-self").unwrap();
+    link.file_name().unwrap().to_string_lossy().into_owned()
+}
