@@ -7,7 +7,7 @@ use std::{
     ops::Range,
     sync::{
         Arc, Mutex, MutexGuard, PoisonError,
-        atomic::{AtomicBool, AtomicUsize, Ordering::Relaxed},
+        atomic::{AtomicBool, AtomicU64, AtomicUsize, Ordering::Relaxed},
     },
     time::{Duration, Instant},
 };
@@ -75,6 +75,8 @@ pub(crate) struct Fleet<T: Task> {
     waited: Vec<Duration>,
     held: Vec<Arc<AtomicBool>>,
     max_arenas: usize,
+    /// By worker that takes from a common budget: what is left of it, and what the worker ever took.
+    budgets: Vec<Option<(Arc<AtomicU64>, Arc<AtomicU64>)>>,
     /// Number of the rollout in progress.
     round: u64,
 }
@@ -201,6 +203,14 @@ impl<T: Task> Fleet<T> {
         let mut ledger = self.monitors[worker].ledger();
         let lost = ledger.take_in_flight();
         ledger.counters.discarded.fault += lost;
+        let stepped = ledger.counters.stepped_frames;
+        drop(ledger);
+        // One that is stuck may yet step what it took.
+        if failed && let Some((left, taken)) = &self.budgets[worker] {
+            left.fetch_add(taken.load(Relaxed) - stepped, Relaxed);
+            self.through.fill(false);
+            self.here().for_each(|worker| self.crew.produce(worker, true));
+        }
         Ok(())
     }
 

@@ -82,6 +82,17 @@ fn cart_pole() {
 }
 
 #[test]
+fn cart_pole_over_workers() {
+    for more in [&["--workers", "2"][..], &["--workers", "2", "--async"]] {
+        let out = Folder::new("workers");
+        let args = ["--quick", "--backend", "cpu", "--out", out.0.to_str().unwrap()];
+        let printed = run("cart_pole", args.iter().chain(more));
+        let mean = results(&printed, "evaluation mean return")[0];
+        assert!(mean > 50.0, "{mean} with {more:?}; random actions give 20 to 25");
+    }
+}
+
+#[test]
 fn dqn_cart_pole() {
     let mean = trains("dqn_cart_pole");
     assert!(mean > 50.0, "{mean}; random actions give 20 to 25");

@@ -74,14 +74,14 @@ impl OffPolicy {
         let rows = options.rows.unwrap_or(self.rows);
         let total = options.frames.unwrap_or(if options.quick { self.quick_frames } else { self.frames });
         let replay = Replay::<E>::new(self.capacity)?;
-        let collector = Collector::<E>::builder()
+        let collector = options
+            .collector::<E>()
             .policy(self.policy(options))
             .rows(rows)
             .frames_per_batch(rows * self.ticks)
             .init_random_frames(self.random_frames)
             .total_frames(total)
             .replay(&replay)
-            .seed(options.seed)
             .build()?;
         let published = collector.weights().ok_or("the policy is no network")?;
         let mut training = Training {

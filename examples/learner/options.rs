@@ -3,7 +3,7 @@
 use std::{path::PathBuf, process::ExitCode, sync::atomic::AtomicBool};
 
 use clap::{CommandFactory, FromArgMatches, Parser};
-use gleaner::prelude::*;
+use gleaner::{env::RowStepper, prelude::*};
 
 use super::{
     Result,
@@ -26,6 +26,12 @@ pub struct Options {
     /// Environments that are stepped together, instead of as many as the example is made for
     #[arg(long, value_parser = positive::<usize>())]
     pub rows: Option<usize>,
+    /// Threads with worlds of their own that step the environments; each batch holds a rollout of all
+    #[arg(long, default_value_t = 0)]
+    pub workers: usize,
+    /// Each batch is one worker's; the others go on while it is learned from
+    #[arg(long = "async", requires = "workers")]
+    pub is_async: bool,
     /// Frames to train for at most, instead of as many as the example is made for
     #[arg(long, value_parser = positive::<u64>())]
     pub frames: Option<u64>,
@@ -35,6 +41,14 @@ pub struct Options {
     /// Folder for the learning curve and the policy
     #[arg(long)]
     pub out: PathBuf,
+}
+
+impl Options {
+    /// A collector whose rows are stepped as was asked for.
+    pub fn collector<E: Env + Default>(&self) -> CollectorBuilder<E, RowStepper<E>> {
+        let builder = Collector::<E>::builder().seed(self.seed).workers(self.workers);
+        if self.is_async { builder.delivery(Delivery::Async) } else { builder }
+    }
 }
 
 /// `main` of a training example that leaves its files in `out`, unless told otherwise.

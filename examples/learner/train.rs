@@ -54,13 +54,13 @@ impl Experiment {
     fn train<E: Env + Default>(&self, options: &Options, stop: &AtomicBool) -> Result<u64> {
         let total = options.frames.unwrap_or(if options.quick { self.quick_frames } else { self.frames });
         let rows = options.rows.unwrap_or(self.rows);
-        let mut collector = Collector::<E>::builder()
+        let mut collector = options
+            .collector::<E>()
             .policy(self.policy(options))
             .rows(rows)
             .frames_per_batch(rows * self.ticks)
             .total_frames(total)
             .reward(self.reward)
-            .seed(options.seed)
             .build()?;
         let published = collector.weights().ok_or("the policy is no network")?;
         let monitor = collector.monitor();

@@ -48,7 +48,7 @@ pub(crate) fn build<T: Task>(parts: Build<T>) -> Result<Collector<T>, Error> {
         check_statistics(&mut collector)?;
         collector.joined_in_front = parts.config.is_sync() && joins(&parts.config);
         if parts.config.is_async() {
-            collector.budget = Some(Budget { left: budget.clone(), granted: 0 });
+            collector.budget = Some(Budget { left: budget.clone(), granted: 0, taken: Arc::default() });
         }
         children.push(Child { collector, worker, held: Arc::default() });
     }
@@ -188,6 +188,8 @@ fn fleet<T: Task>(
     let stop = Arc::<AtomicBool>::default();
     children.iter_mut().for_each(|child| child.collector.stop = stop.clone());
     let common = Common { filling, stop, finished: AtomicUsize::new(0), enough };
+    let budgets = children.iter().map(|child| child.collector.budget.as_ref());
+    let budgets = budgets.map(|budget| budget.map(|budget| (budget.left.clone(), budget.taken.clone()))).collect();
     let held = children.iter().map(|child| child.held.clone()).collect();
     Ok(Fleet {
         // One batch of each may wait beside the one that it makes.
@@ -205,6 +207,7 @@ fn fleet<T: Task>(
         waited: vec![Duration::ZERO; workers],
         held,
         max_arenas: config.max_arenas,
+        budgets,
         round: 0,
     })
 }

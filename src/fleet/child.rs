@@ -24,6 +24,8 @@ pub(crate) struct Budget {
     pub left: Arc<AtomicU64>,
     /// What is taken and not stepped yet.
     pub granted: u64,
+    /// What was ever taken.
+    pub taken: Arc<AtomicU64>,
 }
 
 impl Budget {
@@ -32,6 +34,7 @@ impl Budget {
         if self.granted == 0 {
             let take = |left: u64| Some(left - left.min(most));
             self.granted = self.left.fetch_update(Relaxed, Relaxed, take).map_or(0, |left| left.min(most));
+            self.taken.fetch_add(self.granted, Relaxed);
         }
         self.granted
     }
