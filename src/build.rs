@@ -49,6 +49,8 @@ pub(crate) struct Share {
     pub weights: Option<Vec<Option<WeightsHandle>>>,
     /// Number of the worker, if this is one of several.
     pub worker: Option<usize>,
+    /// How often the rows were built before.
+    pub life: u32,
 }
 
 /// Builds a collector.
@@ -67,7 +69,7 @@ pub(crate) fn build<T: Task>(parts: Build<T>) -> Result<Collector<T>, Error> {
     let policies = parts.policies.rows(rows).map(|range| range.len()).collect();
     build_rows(
         parts,
-        Share { rows: 0..rows as u32, all_rows: rows, policy_rows: policies, weights: None, worker: None },
+        Share { rows: 0..rows as u32, all_rows: rows, policy_rows: policies, weights: None, worker: None, life: 0 },
     )
 }
 
@@ -128,6 +130,7 @@ pub(crate) fn build_rows<T: Task>(parts: Build<T>, share: Share) -> Result<Colle
         all_rows: share.all_rows as u32,
         seed: Seed(config.seed),
         worker: config.worker.map(u32::from),
+        first_episode: share.life << 24,
         limit,
         overlap: config.overlap,
     };

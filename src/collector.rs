@@ -256,7 +256,7 @@ impl<T: Task> Collector<T> {
         if let Some(budget) = &mut self.budget {
             return budget.grant(rollout);
         }
-        let stepped = self.drive.monitor.whole().counters.stepped_frames;
+        let stepped = self.drive.monitor.stepped();
         self.config.total_frames.map_or(u64::MAX, |total| total.saturating_sub(stepped))
     }
 
@@ -357,8 +357,8 @@ impl<T: Task> Collector<T> {
             guarded("pre_collect", hook)?;
         }
         let Some(fleet) = &mut self.fleet else { return Ok(None) };
-        let Some((worker, mut batch)) = fleet.receive()? else { return Ok(None) };
-        self.drive.monitor.receive(worker, batch.frames() as u64);
+        let Some((worker, mut batch)) = fleet.receive(&self.drive.monitor)? else { return Ok(None) };
+        self.drive.monitor.receive(&worker, batch.frames() as u64);
         batch.set_index(self.drive.monitor.ledger().counters.batches);
         Ok(Some(batch))
     }
@@ -406,7 +406,14 @@ impl<T: Task> fmt::Debug for Collector<T> {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let stats = self.stats();
         f.debug_struct("Collector")
-            .field("kind", &if self.fleet.is_none() { "inline".into() } else { format!("{:?}", self.config.delivery.unwrap_or_default()) })
+            .field(
+                "kind",
+                &if self.fleet.is_none() {
+                    "inline".into()
+                } else {
+                    format!("{:?}", self.config.delivery.unwrap_or_default())
+                },
+            )
             .field("workers", &self.config.workers)
             .field("rows", &self.rows())
             .field("horizon", &self.horizon())

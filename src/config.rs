@@ -53,6 +53,12 @@ pub enum OnWorkerFault {
     Stop,
     /// The others go on without its rows. An error ends the collection when it was the last one.
     Drop,
+    /// Its rows are built anew, up to `most` times over all workers; then the first of the errors ends the collection.
+    /// Each time the rows play other episodes: of row `r` those from number `lives · 2^24` on.
+    Restart {
+        /// Restarts of all workers together.
+        most: u32,
+    },
 }
 
 /// Options of a collector; fields of the same names are set by [`CollectorBuilder`].

@@ -35,6 +35,8 @@ pub(crate) struct Drive<T: Task> {
     pub rows: Vec<RowIndex>,
     /// Rows of all workers.
     all_rows: usize,
+    /// Frames that those before it stepped for the same rows.
+    pub frames_before: u64,
     slots: QueryState<&'static Slot, With<Observation<T>>>,
     returns: QueryState<&'static EpisodeReturn, With<Observation<T>>>,
 }
@@ -56,6 +58,7 @@ impl<T: Task> Drive<T> {
             returns: world.query_filtered(),
             rows: rows.map(RowIndex).collect(),
             all_rows,
+            frames_before: 0,
             pool,
             threads,
             world,
@@ -86,7 +89,7 @@ impl<T: Task> Drive<T> {
     ) -> Result<Box<Block<T>>, Error> {
         self.begin(block, ticks.now);
         let (rows, all) = (config.rows as u64, self.all_rows as u64);
-        let stepped = self.monitor.ledger().counters.stepped_frames;
+        let stepped = self.frames_before + self.monitor.ledger().counters.stepped_frames;
         // Workers go in step: what this one has stepped, all have.
         let before = stepped / rows * all + stepped % rows;
         let schedule = TickSchedule {
@@ -137,6 +140,12 @@ impl<T: Task> Drive<T> {
     /// What writes to a replay buffer, if there is one.
     pub(crate) fn writer(&mut self) -> Option<Mut<'_, ReplayWriter<T>>> {
         self.world.get_resource_mut()
+    }
+
+    /// How many of the first `frames` frames of all workers are of these rows.
+    pub(crate) fn share_of(&self, frames: u64) -> u64 {
+        let (first, rows, all) = (self.rows[0].0, self.rows.len() as u64, self.all_rows as u64);
+        frames / all * rows + (frames % all).saturating_sub(u64::from(first)).min(rows)
     }
 
     /// Ticks of the newest rollout that were run.
@@ -259,7 +268,8 @@ impl TickSchedule {
             if i > 0 && stop.load(Relaxed) {
                 break;
             }
-            let ahead = (i + 1 < self.ticks.now as u64).then(|| self.tick(i + 1)).map(|(active, random, _)| (active, random));
+            let ahead =
+                (i + 1 < self.ticks.now as u64).then(|| self.tick(i + 1)).map(|(active, random, _)| (active, random));
             let next = (self.tick(i), ahead);
             // Most ticks go like the one before.
             if planned != Some(next) {

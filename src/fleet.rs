@@ -3,14 +3,24 @@
 //! In step, all fill one rollout part by part; else each sends its batches when they are done. Either way the collector
 //! in front delivers, writes and counts as one without workers does.
 
+mod build;
+mod child;
+mod faults;
+mod member;
+
 use std::{
-    ops::Range,
     sync::{
         Arc, Mutex, MutexGuard, PoisonError,
-        atomic::{AtomicBool, AtomicU64, AtomicUsize, Ordering::Relaxed},
+        atomic::{AtomicBool, AtomicUsize, Ordering::Relaxed},
     },
     time::{Duration, Instant},
 };
+
+pub(crate) use build::build;
+pub(crate) use child::{Budget, Child};
+
+use build::Parts;
+use member::Member;
 
 use crate::{
     collector::Collector,
@@ -27,12 +37,6 @@ use crate::{
 /// Longest time after which a thread that ended without a word is noticed.
 const LOOK: Duration = Duration::from_millis(100);
 
-mod build;
-mod child;
-
-pub(crate) use build::build;
-pub(crate) use child::{Budget, Child};
-
 /// What the workers of a rollout share.
 struct Common<T: Task> {
     filling: Mutex<Filling<T>>,
@@ -47,8 +51,8 @@ struct Common<T: Task> {
 struct Filling<T: Task> {
     /// None between rollouts; a part that comes late finds none, or another one's.
     merge: Option<(u64, Merge<T>)>,
-    /// Workers from which nothing is taken any more.
-    lost: Vec<bool>,
+    /// By worker: its life from which parts are taken; none from one that was given up.
+    lives: Vec<Option<u32>>,
 }
 
 impl<T: Task> Common<T> {
@@ -59,31 +63,31 @@ impl<T: Task> Common<T> {
 
 /// The workers of a collector.
 pub(crate) struct Fleet<T: Task> {
+    parts: Parts<T>,
     crew: Crew<Child<T>>,
-    ranges: Vec<Range<u32>>,
-    monitors: Vec<Monitor>,
+    members: Vec<Member>,
     weights: Vec<Option<WeightsHandle>>,
     common: Arc<Common<T>>,
     deadline: Duration,
     on_fault: OnWorkerFault,
-    /// What became of each, whether it is worked with yet, and whether it will send no more.
-    statuses: Vec<WorkerStatus>,
-    here: Vec<bool>,
-    through: Vec<bool>,
+    /// The first error of a worker that was restarted.
+    first: Option<Error>,
+    restarts: u32,
     producing: bool,
-    /// By worker: how long its next batch has been waited for, and whether the caller's batches hold it back.
-    waited: Vec<Duration>,
-    held: Vec<Arc<AtomicBool>>,
-    max_arenas: usize,
-    /// By worker that takes from a common budget: what is left of it, and what the worker ever took.
-    budgets: Vec<Option<(Arc<AtomicU64>, Arc<AtomicU64>)>>,
     /// Number of the rollout in progress.
     round: u64,
 }
 
 impl<T: Task> Fleet<T> {
+    /// The workers that are worked with yet.
     fn here(&self) -> impl Iterator<Item = usize> {
-        (0..self.here.len()).filter(|worker| self.here[*worker])
+        let here = |(worker, member): (usize, &Member)| (member.status == WorkerStatus::Working).then_some(worker);
+        self.members.iter().enumerate().filter_map(here)
+    }
+
+    /// Those of them that will send something.
+    fn sending(&self) -> impl Iterator<Item = usize> {
+        self.here().filter(|worker| !self.members[*worker].through)
     }
 
     /// Collects a rollout of `ticks` ticks of all workers, whose last tick steps as many rows as `left` frames allow.
@@ -95,21 +99,24 @@ impl<T: Task> Fleet<T> {
         ticks: usize,
         left: u64,
     ) -> Result<Box<Block<T>>, Error> {
-        let rows = self.ranges.last().map_or(0, |range| range.end as usize);
+        let rows = self.members.last().map_or(0, |member| member.rows.end as usize);
         self.round += 1;
         self.common.stop.store(false, Relaxed);
         self.common.finished.store(0, Relaxed);
         self.common.lock().merge = Some((self.round, Merge::begin(rollout, block, rows, ticks)));
         let deadline = Instant::now() + self.deadline;
         let replies: Vec<_> = self.here().map(|worker| (worker, self.order_roll(worker, ticks, left, rows))).collect();
-        let mut error = None;
+        let (mut error, mut lost) = (None, Vec::new());
         for (worker, reply) in replies {
             // With an error the others' frames are of no use.
             let until = if error.is_some() { Instant::now() } else { deadline };
             let Err(failed) = reply.wait(until).flatten() else { continue };
             if error.is_none() {
-                error = self.lose(worker, failed).err();
-                self.common.stop.store(error.is_some(), Relaxed);
+                lost.push(self.members[worker].rows.clone());
+                error = self.lose(front, worker, failed).err();
+            }
+            if error.is_some() {
+                self.common.stop.store(true, Relaxed);
             }
         }
         let merge = self.common.lock().merge.take();
@@ -120,15 +127,15 @@ impl<T: Task> Fleet<T> {
             front.ledger().counters.discarded.shutdown += merge.frames() as u64;
             return Err(error);
         }
-        for (range, _) in self.ranges.iter().zip(&self.here).filter(|(_, here)| !**here) {
-            merge.cut(range.start as usize..range.end as usize, Truncation::Timeout);
+        for rows in lost {
+            merge.cut(rows.start as usize..rows.end as usize, Truncation::Fault);
         }
         front.ledger().in_flight += merge.frames() as u64;
         Ok(merge.finish(rollout))
     }
 
     fn order_roll(&self, worker: usize, ticks: usize, left: u64, rows: usize) -> Reply<Result<(), Error>> {
-        let own = &self.ranges[worker];
+        let own = &self.members[worker].rows;
         let (common, round, first) = (self.common.clone(), self.round, own.start as usize);
         // The last tick steps the rows that the budget leaves, in their order.
         let whole = (ticks as u64 - 1) * rows as u64;
@@ -137,85 +144,35 @@ impl<T: Task> Fleet<T> {
         self.crew.call(worker, move |child| child.roll(&common, round, first, ticks, left))
     }
 
-    /// The next batch that any worker sends, and its number; none when all are through.
-    pub(crate) fn receive(&mut self) -> Result<Option<(usize, Batch<T>)>, Error> {
+    /// The next batch that any worker sends, and its counters; none when all are through.
+    pub(crate) fn receive(&mut self, front: &Monitor) -> Result<Option<(Monitor, Batch<T>)>, Error> {
         self.set_producing(true);
-        while self.here().any(|worker| !self.through[worker]) {
+        while self.sending().next().is_some() {
             let begin = Instant::now();
-            // What an abandoned worker sends after all is not taken.
-            let delivery = self.crew.receive(LOOK).filter(|delivery| self.here[delivery.worker]);
-            self.note_waiting(begin.elapsed(), delivery.as_ref().map(|delivery| delivery.worker));
-            if delivery.is_none() || self.waited.iter().any(|waited| *waited >= self.deadline) {
-                self.look_after()?;
+            let delivery = self.crew.receive(LOOK);
+            self.members.iter_mut().for_each(|member| member.waited += begin.elapsed());
+            if let Some(delivery) = &delivery {
+                self.members[delivery.worker].waited = Duration::ZERO;
             }
-            let Some(delivery) = delivery else { continue };
+            if delivery.is_none() || self.members.iter().any(|member| member.waited >= self.deadline) {
+                self.look_after(front)?;
+            }
+            // What a worker that was given up sends after all is not taken.
+            let is_current = |worker: usize, life| {
+                let member = &self.members[worker];
+                member.status == WorkerStatus::Working && member.life == life
+            };
+            let Some(delivery) = delivery.filter(|delivery| is_current(delivery.worker, delivery.life)) else {
+                continue;
+            };
+            let member = &mut self.members[delivery.worker];
             match delivery.item {
-                Some(Ok(batch)) => return Ok(Some((delivery.worker, batch))),
-                Some(Err(error)) => self.lose(delivery.worker, error)?,
-                None => self.through[delivery.worker] = true,
+                Some(Ok(batch)) => return Ok(Some((member.monitor.clone(), batch))),
+                Some(Err(error)) => self.lose(front, delivery.worker, error)?,
+                None => member.through = true,
             }
         }
         Ok(None)
-    }
-
-    /// Counts how long workers have been waited for; what is not waited for may take its time.
-    fn note_waiting(&mut self, waited: Duration, sender: Option<usize>) {
-        self.waited.iter_mut().for_each(|sum| *sum += waited);
-        if let Some(sender) = sender {
-            self.waited[sender] = Duration::ZERO;
-        }
-    }
-
-    /// Finds workers that died or are late.
-    fn look_after(&mut self) -> Result<(), Error> {
-        for worker in 0..self.here.len() {
-            if !self.here[worker] || self.through[worker] {
-                continue;
-            }
-            if let Some(error) = self.crew.death(worker) {
-                self.lose(worker, error)?;
-            } else if self.waited[worker] >= self.deadline {
-                if self.held[worker].load(Relaxed) {
-                    // It is not late: the caller holds all its batches.
-                    self.waited[worker] = Duration::ZERO;
-                    return Err(Error::ArenasHeld { max_arenas: self.max_arenas });
-                }
-                let late = format!("it sent no batch within {:?}", self.deadline);
-                self.lose(worker, Error::worker(worker, late))?;
-            }
-        }
-        Ok(())
-    }
-
-    /// Goes on without a worker, if that is wanted and another one is left.
-    fn lose(&mut self, worker: usize, error: Error) -> Result<(), Error> {
-        let fault = matches!(error, Error::Worker { .. } | Error::EnvPanic { .. });
-        if !fault || self.on_fault == OnWorkerFault::Stop || self.here().count() == 1 {
-            return Err(error);
-        }
-        tracing::warn!("worker {worker} is lost, the others go on: {error}");
-        self.here[worker] = false;
-        let failed = matches!(error, Error::EnvPanic { .. }) || self.crew.death(worker).is_some();
-        self.statuses[worker] = if failed { WorkerStatus::Dead } else { WorkerStatus::Abandoned };
-        self.common.lock().lost[worker] = true;
-        // Nobody waits for it to adopt weights, and what it has in flight is lost.
-        self.weights.iter().flatten().for_each(|weights| weights.adopted_by(worker, u64::MAX));
-        let mut ledger = self.monitors[worker].ledger();
-        let lost = ledger.take_in_flight();
-        ledger.counters.discarded.fault += lost;
-        let stepped = ledger.counters.stepped_frames;
-        drop(ledger);
-        // One that is stuck may yet step what it took.
-        if failed && let Some((left, taken)) = &self.budgets[worker] {
-            left.fetch_add(taken.load(Relaxed) - stepped, Relaxed);
-            self.through.fill(false);
-            self.here().for_each(|worker| self.crew.produce(worker, true));
-        }
-        Ok(())
-    }
-
-    pub(crate) fn statuses(&self) -> Vec<WorkerStatus> {
-        self.statuses.clone()
     }
 
     /// Has all workers do something between two of their rollouts; the answers in their order.
@@ -240,10 +197,11 @@ impl<T: Task> Fleet<T> {
     ) -> Result<Vec<R>, Error> {
         let deadline = Instant::now() + self.deadline;
         let call = |worker: usize| {
-            let range = self.ranges[worker].clone();
+            let range = &self.members[worker].rows;
             let own: Vec<u32> = rows.iter().copied().filter(|row| range.contains(row)).collect();
             let work = work.clone();
-            (!own.is_empty()).then(|| self.crew.call(worker, move |child: &mut Child<T>| work(&mut child.collector, &own)))
+            let call = move |child: &mut Child<T>| work(&mut child.collector, &own);
+            rows.iter().any(|row| range.contains(row)).then(|| self.crew.call(worker, call))
         };
         let replies: Vec<_> = self.here().filter_map(call).collect();
         replies.into_iter().map(|reply| reply.wait(deadline)).collect()
@@ -252,9 +210,13 @@ impl<T: Task> Fleet<T> {
     /// Lets workers that deliver on their own go on, or stand still between two batches.
     pub(crate) fn set_producing(&mut self, on: bool) {
         if self.producing != on {
-            self.here().filter(|worker| !self.through[*worker]).for_each(|worker| self.crew.produce(worker, on));
+            self.sending().for_each(|worker| self.crew.produce(worker, on));
             self.producing = on;
         }
+    }
+
+    pub(crate) fn statuses(&self) -> Vec<WorkerStatus> {
+        self.members.iter().map(|member| member.status).collect()
     }
 
     /// Ends all threads; errors of workers that did not end as they were told.
@@ -271,13 +233,15 @@ impl<T: Task> Fleet<T> {
                     (WorkerStatus::Abandoned, Some(error))
                 }
             };
-            self.statuses[worker] = status;
-            errors.extend(error);
-            let mut ledger = self.monitors[worker].ledger();
+            let member = &mut self.members[worker];
+            if member.status == WorkerStatus::Working {
+                member.status = status;
+                errors.extend(error);
+            }
+            let mut ledger = member.monitor.ledger();
             let lost = ledger.take_in_flight();
             ledger.counters.discarded.shutdown += lost;
         }
-        self.here.fill(false);
         errors
     }
 }

@@ -181,7 +181,9 @@ impl<T: Task> Running<T> {
         match stopped {
             Some((_, Stopped::Back(driver))) => Ok(driver.collector),
             Some((_, Stopped::Died(error))) => Err(error),
-            Some((_, Stopped::Stuck)) => Err(Error::Timeout { what: "the end of the collector's thread", deadline: timeout }),
+            Some((_, Stopped::Stuck)) => {
+                Err(Error::Timeout { what: "the end of the collector's thread", deadline: timeout })
+            }
             None => Err(Error::State { call: "shutdown", problem: "the thread is gone".into() }),
         }
     }

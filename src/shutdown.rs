@@ -81,6 +81,20 @@ impl<T: Task> Collector<T> {
         Ok(())
     }
 
+    /// Goes on in place of a worker that had these counters: its warm-up, annealed epsilon and trajectory ids continue.
+    pub(crate) fn follow(&mut self, before: &Counters) {
+        self.drive.frames_before += before.stepped_frames;
+        self.drive.renumber(before.trajectory_serial, &self.entities);
+        let stepped = self.drive.frames_before;
+        let random = stepped.min(self.drive.share_of(self.config.init_random_frames));
+        let mut actors = self.drive.world.query::<&mut Actor<T>>();
+        for mut actor in actors.iter_mut(&mut self.drive.world) {
+            let frames = |frames: u64| frames_of(actor.rows(), self.config.rows, frames);
+            let acted = frames(stepped) - frames(random);
+            actor.go_on_from(acted);
+        }
+    }
+
     /// The budget is used up: what is in flight belongs to episodes that never end.
     pub(crate) fn finish(&mut self) {
         self.state = State::Finished;

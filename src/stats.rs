@@ -2,7 +2,7 @@
 
 use std::{
     collections::VecDeque,
-    sync::{Arc, Mutex, MutexGuard, PoisonError, Weak},
+    sync::{Arc, Mutex, MutexGuard, PoisonError, RwLock, RwLockReadGuard, Weak},
 };
 
 use bevy_ecs::prelude::Resource;
@@ -282,12 +282,14 @@ impl Default for Fixed {
 pub struct Monitor {
     ledger: Arc<Mutex<Ledger>>,
     fixed: Arc<Fixed>,
-    workers: Arc<[Watched]>,
+    /// In the order of their numbers; one that was restarted is there with each of its lives.
+    workers: Arc<RwLock<Vec<Watched>>>,
 }
 
 /// A worker as others see it.
 #[derive(Clone, Debug)]
 pub(crate) struct Watched {
+    pub worker: usize,
     pub monitor: Monitor,
     /// Held by its thread.
     pub thread: Weak<()>,
@@ -295,12 +297,7 @@ pub(crate) struct Watched {
 
 impl Monitor {
     pub(crate) fn new(fixed: Fixed) -> Self {
-        Self { ledger: Arc::default(), fixed: Arc::new(fixed), workers: Arc::new([]) }
-    }
-
-    /// The sum of these workers, which deliver through this one.
-    pub(crate) fn of_workers(fixed: Fixed, workers: impl IntoIterator<Item = Watched>) -> Self {
-        Self { workers: workers.into_iter().collect(), ..Self::new(fixed) }
+        Self { ledger: Arc::default(), fixed: Arc::new(fixed), workers: Arc::default() }
     }
 
     /// What is counted here, without the workers.
@@ -311,48 +308,80 @@ impl Monitor {
     /// What is counted here and by the workers.
     pub(crate) fn whole(&self) -> Ledger {
         let mut sum = self.ledger().clone();
-        self.workers.iter().for_each(|worker| sum.add(&worker.monitor.ledger()));
+        self.watched().iter().for_each(|worker| sum.add(&worker.monitor.ledger()));
         sum
     }
 
-    /// Takes over frames that worker number `worker` hands to who delivers them.
-    pub(crate) fn receive(&self, worker: usize, frames: u64) {
-        let mut from = self.workers[worker].monitor.ledger();
+    /// Frames stepped here and by the workers.
+    pub(crate) fn stepped(&self) -> u64 {
+        let workers = self.watched();
+        let stepped = workers.iter().map(|worker| worker.monitor.ledger().counters.stepped_frames);
+        self.ledger().counters.stepped_frames + stepped.sum::<u64>()
+    }
+
+    fn watched(&self) -> RwLockReadGuard<'_, Vec<Watched>> {
+        self.workers.read().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// Adds a worker that delivers through this one, or another life of it.
+    pub(crate) fn watch(&self, life: Watched) {
+        let mut workers = self.workers.write().unwrap_or_else(PoisonError::into_inner);
+        let behind = workers.partition_point(|other| other.worker <= life.worker);
+        workers.insert(behind, life);
+    }
+
+    /// Takes over frames that a worker hands to who delivers them.
+    pub(crate) fn receive(&self, worker: &Self, frames: u64) {
+        let mut from = worker.ledger();
         let mut to = self.ledger();
         from.sent -= frames;
         from.counters.frames += frames;
         to.in_flight += frames;
     }
 
-    /// The workers' counters, each with its own monitor, in their order; none inline.
-    pub fn workers(&self) -> impl ExactSizeIterator<Item = &Monitor> {
-        self.workers.iter().map(|worker| &worker.monitor)
-    }
-
-    fn running_return(&self) -> Option<f32> {
-        if self.workers.is_empty() {
-            return self.ledger().running_return;
-        }
-        let weighted = self.workers().filter_map(|worker| {
-            let rows = worker.fixed.rows as f64;
-            worker.ledger().running_return.map(|mean| (f64::from(mean) * rows, rows))
-        });
-        let (sum, rows) = weighted.fold((0.0, 0.0), |(sum, all), (total, rows)| (sum + total, all + rows));
-        (rows > 0.0).then(|| (sum / rows) as f32)
+    /// The counters of each worker, in their order; empty inline.
+    pub fn worker_stats(&self) -> Vec<Stats> {
+        let watched = self.watched();
+        let lives = watched.chunk_by(|a, b| a.worker == b.worker);
+        let delivered = |lives: &[Watched]| lives.iter().map(|life| life.monitor.ledger().counters.frames).sum();
+        let stats = |lives: &[Watched]| {
+            let stats = Self::stats_of(lives, &Ledger::default(), &lives[0].monitor.fixed);
+            // What a worker hands on, it has delivered.
+            Stats { frames: delivered(lives), ..stats }
+        };
+        lives.map(stats).collect()
     }
 
     /// A snapshot. Consistent inline and for a single worker; with several each one's part is, and the sum once they
     /// stand still.
     pub fn stats(&self) -> Stats {
-        let ledger = self.whole();
+        // Not held while the workers' are read.
+        let own = self.ledger().clone();
+        let watched = self.watched();
+        let stats = Self::stats_of(&watched, &own, &self.fixed);
+        let workers = watched.chunk_by(|a, b| a.worker == b.worker).count() as u32;
+        let alive = watched.iter().filter(|worker| worker.thread.strong_count() > 0).count() as u32;
+        Stats { workers, workers_alive: alive, ..stats }
+    }
+
+    fn stats_of(watched: &[Watched], own: &Ledger, fixed: &Fixed) -> Stats {
+        let (mut ledger, mut returns, mut rows) = (own.clone(), 0.0, 0.0);
+        for worker in watched {
+            let life = worker.monitor.ledger();
+            ledger.add(&life);
+            if let Some(mean) = life.running_return {
+                let own = worker.monitor.fixed.rows as f64;
+                (returns, rows) = (returns + f64::from(mean) * own, rows + own);
+            }
+        }
+        let running_return = if rows > 0.0 { Some((returns / rows) as f32) } else { ledger.running_return };
         let counters = ledger.counters;
-        let fixed = &self.fixed;
         Stats {
             frames: counters.frames,
             stepped_frames: counters.stepped_frames,
             agent_frames: counters.stepped_frames,
             env_frames: counters.stepped_frames / fixed.agents,
-            in_flight_frames: ledger.in_flight,
+            in_flight_frames: ledger.in_flight + ledger.sent,
             discarded: counters.discarded,
             trajectory_completed_frames: counters.trajectory_completed_frames,
             trajectory_pending_frames: ledger.pending,
@@ -368,9 +397,9 @@ impl Monitor {
             policy_version: ledger.versions.first().copied().unwrap_or(0),
             policy_versions: ledger.versions.clone(),
             backend: fixed.backend.clone(),
-            episodes: ledger.episodes(self.running_return()),
-            workers: self.workers.len() as u32,
-            workers_alive: self.workers.iter().filter(|worker| worker.thread.strong_count() > 0).count() as u32,
+            episodes: ledger.episodes(running_return),
+            workers: 0,
+            workers_alive: 0,
         }
     }
 }

@@ -106,15 +106,14 @@ proptest! {
 
 /// The frames in their order, but for the numbers of episodes.
 fn frames(log: &Log) -> Vec<String> {
-    let frame = |frame: &support::Frame| {
-        format!("{:?}", support::Frame { id: TrajectoryId(0), ..frame.clone() })
-    };
+    let frame = |frame: &support::Frame| format!("{:?}", support::Frame { id: TrajectoryId(0), ..frame.clone() });
     log.frames.iter().map(frame).collect()
 }
 
 fn trajectories(log: &Log) -> Vec<gleaner::components::Trajectory> {
-    let numbered = |trajectory: &gleaner::components::Trajectory| {
-        gleaner::components::Trajectory { id: TrajectoryId(0), ..*trajectory }
+    let numbered = |trajectory: &gleaner::components::Trajectory| gleaner::components::Trajectory {
+        id: TrajectoryId(0),
+        ..*trajectory
     };
     log.trajectories.iter().map(numbered).collect()
 }

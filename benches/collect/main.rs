@@ -13,6 +13,7 @@ mod light;
 mod loops;
 mod runner;
 mod threads;
+mod workers;
 
 use std::process::ExitCode;
 
@@ -25,7 +26,7 @@ type Section = fn(&mut Runner) -> Result<(), Error>;
 fn main() -> Result<ExitCode, Error> {
     let mut runner = Runner::from_args();
     equal::check()?;
-    let sections: [(&str, Section); 8] = [
+    let sections: [(&str, Section); 10] = [
         ("rollouts", loops::rollouts),
         ("trajectories", loops::trajectories),
         ("one-row", loops::one_row),
@@ -33,6 +34,8 @@ fn main() -> Result<ExitCode, Error> {
         ("field", field::table),
         ("light", light::light_environments),
         ("spread", threads::light_work),
+        ("workers", workers::delivery),
+        ("publishing", workers::publishing),
         ("memory", light::memory),
     ];
     let chosen: Vec<_> = std::env::args().skip(1).filter(|arg| !arg.starts_with('-')).collect();

@@ -26,6 +26,8 @@ pub struct Spawn {
     pub(crate) all_rows: u32,
     pub(crate) seed: Seed,
     pub(crate) worker: Option<u32>,
+    /// Number of the rows' first episodes.
+    pub(crate) first_episode: u32,
     /// Frames after which an episode is truncated; `u32::MAX` for none.
     pub(crate) limit: u32,
     pub(crate) overlap: Overlap,
@@ -70,8 +72,11 @@ pub(super) fn row_bundle<T: Task>(spawn: &Spawn, i: u32) -> impl Bundle {
     (
         (RowIndex(row), Slot(i), Observation::<T>::default(), LastObservation::<T>::default()),
         (Action::<T>::default(), ActionMask::<T>::default(), Reward::default(), End::RUNNING),
-        (EpisodeStep::default(), EpisodeReturn::default(), Episode::default(), TrajectoryId::default()),
-        (ActionKey(spawn.seed.row_key(row, Purpose::Action)), Stream::new(spawn.seed, row, Purpose::Env, 0)),
+        (EpisodeStep::default(), EpisodeReturn::default(), Episode(spawn.first_episode), TrajectoryId::default()),
+        (
+            ActionKey(spawn.seed.row_key(row, Purpose::Action)),
+            Stream::new(spawn.seed, row, Purpose::Env, spawn.first_episode),
+        ),
         (LogProb::default(), Value::default()),
     )
 }

@@ -6,97 +6,68 @@ use std::{
         Arc, Mutex,
         atomic::{AtomicBool, AtomicU64, AtomicUsize},
     },
-    time::Duration,
 };
 
 use bevy_ecs::prelude::*;
 
-use super::{Budget, Child, Common, Filling, Fleet};
+use super::{Budget, Child, Common, Filling, Fleet, Member};
 use crate::{
     build::{self, Build, Share, build_rows},
     collector::Collector,
-    components::{ColumnSpec, RolloutSlot, Worker, WorkerStatus},
-    config::CollectorConfig,
+    components::{ColumnSpec, RolloutSlot, Worker},
+    config::{CollectorConfig, Extra, Setup},
     drive::Drive,
+    env::Stepper,
     error::Error,
     hooks::Hooks,
     policies::Seat,
+    policy::Policies,
     replay_writer::ReplayWriter,
     rollout::{ArenaPool, Assembly, Rollout, TrajectoryPool},
     schedule::Collect,
-    stats::{Fixed, Monitor, Watched},
+    stats::{Counters, Fixed, Monitor, Watched},
     task::Task,
+    weights::WeightsHandle,
     workers::Crew,
 };
 
+/// Where the weights of each policy come from.
+type Handles = Vec<Option<WeightsHandle>>;
+
+/// What each worker is built of.
+pub(super) struct Parts<T: Task> {
+    pub config: CollectorConfig,
+    policies: Policies<T>,
+    stepper: Box<dyn Stepper<T>>,
+    extras: Vec<Extra>,
+    setup: Vec<Setup>,
+    max_memory: usize,
+    /// Frames that workers may step yet which deliver on their own.
+    pub budget: Arc<AtomicU64>,
+}
+
 /// Builds the workers' collectors and the one in front of them, and starts the threads.
-pub(crate) fn build<T: Task>(parts: Build<T>) -> Result<Collector<T>, Error> {
+pub(crate) fn build<T: Task>(build: Build<T>) -> Result<Collector<T>, Error> {
+    let Build { config, policies, stepper, hooks, extras, setup, replay, max_memory } = build;
+    let budget = Arc::new(AtomicU64::new(config.total_frames.unwrap_or(u64::MAX)));
+    let parts = Parts { config, policies, stepper, extras, setup, max_memory, budget };
     let ranges = parts.config.ranges();
-    let budget = Arc::new(AtomicU64::new(parts.config.total_frames.unwrap_or(u64::MAX)));
-    let policy_rows: Vec<_> = parts.policies.rows(parts.config.rows).collect();
+    let stop = Arc::default();
     let mut children: Vec<Child<T>> = Vec::with_capacity(ranges.len());
     for (worker, range) in ranges.iter().enumerate() {
-        let weights = children.first().map(|first| first.collector.policies.iter().map(|seat| seat.weights.clone()));
-        let share = Share {
-            rows: range.clone(),
-            all_rows: parts.config.rows,
-            policy_rows: policy_rows.iter().map(|rows| rows.len()).collect(),
-            weights: weights.map(Iterator::collect),
-            worker: Some(worker),
-        };
-        let mut collector = build_rows(share_of(&parts, worker, range)?, share)?;
-        check_statistics(&mut collector)?;
-        collector.joined_in_front = parts.config.is_sync() && joins(&parts.config);
-        if parts.config.is_async() {
-            collector.budget = Some(Budget { left: budget.clone(), granted: 0, taken: Arc::default() });
-        }
-        children.push(Child { collector, worker, held: Arc::default() });
+        let handles = children.first().map(|first| first.collector.policies.iter().map(|seat| seat.weights.clone()));
+        let mut child = parts.child(worker, range, handles.map(Iterator::collect), 0, None, &stop)?;
+        check_statistics(&mut child.collector)?;
+        children.push(child);
     }
-    front(parts, ranges, policy_rows, children)
+    let mut front = parts.front(hooks, replay, &children)?;
+    front.fleet = Some(Box::new(parts.fleet(&front, ranges, children, stop)?));
+    Ok(front)
 }
 
 /// Whether episodes are joined.
 fn joins(config: &CollectorConfig) -> bool {
     config.trajs_per_batch.is_some() || config.whole_episodes().is_some()
-}
-
-/// What a worker's collector is built of.
-fn share_of<T: Task>(parts: &Build<T>, worker: usize, range: &Range<u32>) -> Result<Build<T>, Error> {
-    let stepper = parts.stepper.share().ok_or_else(|| Error::Conflict {
-        first: "with_simulator",
-        second: "workers",
-        reason: "one simulator steps all rows in one call; leave workers out".into(),
-    })?;
-    let mut config = CollectorConfig {
-        rows: range.len(),
-        workers: 0,
-        delivery: None,
-        worker_rows: None,
-        preemptive_threshold: None,
-        worker_deadline: None,
-        on_worker_fault: None,
-        worker: Some(worker as u16),
-        total_frames: None,
-        ..parts.config.clone()
-    };
-    if parts.config.is_sync() {
-        // The collector in front makes batches of what they have in common.
-        config.frames_per_batch = Some(parts.config.horizon().saturating_mul(range.len()));
-        (config.trajs_per_batch, config.traj_format, config.set_truncated) = (None, None, false);
-        (config.replay_write_mode, config.trajs_per_write, config.max_open_frames) = (None, None, None);
-        config.max_arenas = 1;
-    }
-    let rows = range.start as usize..range.end as usize;
-    Ok(Build {
-        config,
-        policies: parts.policies.share(rows),
-        stepper,
-        hooks: Hooks::default(),
-        extras: parts.extras.clone(),
-        setup: parts.setup.clone(),
-        replay: None,
-        max_memory: parts.max_memory,
-    })
 }
 
 /// Statistics of one worker's rows are not those of all.
@@ -106,108 +77,163 @@ fn check_statistics<T: Task>(collector: &mut Collector<T>) -> Result<(), Error> 
         norm.is_some_and(|norm| !norm.frozen)
     });
     if running {
-        let reason = "each worker would have statistics of its own rows; give the policy frozen ones, or leave workers out";
+        let reason =
+            "each worker would have statistics of its own rows; give the policy frozen ones, or leave workers out";
         return Err(Error::Conflict { first: "normalize", second: "workers", reason: reason.into() });
     }
     Ok(())
 }
 
-fn front<T: Task>(
-    parts: Build<T>,
-    ranges: Vec<Range<u32>>,
-    policy_rows: Vec<Range<usize>>,
-    children: Vec<Child<T>>,
-) -> Result<Collector<T>, Error> {
-    let Build { config, policies, stepper, hooks, extras, replay, .. } = parts;
-    let mut world = World::new();
-    let policies = policies.by_number();
-    let plans = build::plans(&policies)?;
-    let columns = build::columns(&mut world, &config, &policies, &plans, &extras)?;
-    let specs: Arc<[ColumnSpec]> = columns.specs.clone().into();
-    let first = &children[0].collector;
-    let seats: Vec<_> = policy_rows
-        .into_iter()
-        .zip(&first.policies)
-        .map(|(rows, seat)| Seat { rows, weights: seat.weights.clone(), evaluator: seat.evaluator.clone() })
-        .collect();
-    let weights: Vec<_> = seats.iter().map(|seat| seat.weights.clone()).collect();
-    weights.iter().flatten().for_each(|weights| weights.set_adopters(children.len()));
-    let frames = match config.is_sync() {
-        true => config.effective_frames_per_batch(),
-        false => children.iter().map(|child| child.collector.frames_per_batch()).max().unwrap_or(0),
-    };
-    let tokens: Vec<Arc<()>> = children.iter().map(|_| Arc::default()).collect();
-    let monitors: Vec<Monitor> = children.iter().map(|child| child.collector.monitor()).collect();
-    let watched = monitors.iter().zip(&tokens);
-    let watched = watched.map(|(monitor, token)| Watched { monitor: monitor.clone(), thread: Arc::downgrade(token) });
-    let fixed = Fixed {
-        requested_frames_per_batch: frames as u64,
-        total_frames: config.total_frames,
-        rows: config.rows as u64,
-        agents: 1,
-        backend: first.stats().backend,
-    };
-    let monitor = Monitor::of_workers(fixed, watched);
-    let rollout = Rollout::new(columns, config.reward, monitor.clone(), TrajectoryPool::new(false));
-    world.insert_resource(RolloutSlot::<T>(Some(Box::new(rollout))));
-    if config.is_sync() && joins(&config) {
-        world.insert_resource(Assembly::<T>::new(&specs));
+impl<T: Task> Parts<T> {
+    /// A worker's collector, in its `life`-th life from 0; a later one goes on from the counters of those before.
+    pub(super) fn child(
+        &self,
+        worker: usize,
+        rows: &Range<u32>,
+        weights: Option<Handles>,
+        life: u32,
+        before: Option<Counters>,
+        stop: &Arc<AtomicBool>,
+    ) -> Result<Child<T>, Error> {
+        let all_rows = self.config.rows;
+        let policy_rows = self.policies.rows(all_rows).map(|rows| rows.len()).collect();
+        let share = Share { rows: rows.clone(), all_rows, policy_rows, weights, worker: Some(worker), life };
+        let mut collector = build_rows(self.of_worker(worker, rows)?, share)?;
+        collector.stop = stop.clone();
+        collector.joined_in_front = self.config.is_sync() && joins(&self.config);
+        if self.config.is_async() {
+            collector.budget = Some(Budget { left: self.budget.clone(), granted: 0, taken: Arc::default() });
+        }
+        if let Some(before) = before {
+            collector.follow(&before);
+        }
+        Ok(Child { collector, worker, life, held: Arc::default() })
     }
-    if let Some(replay) = &replay {
-        let mut writer = ReplayWriter::new(replay, 0, &specs, None)?;
-        writer.direct = false;
-        world.insert_resource(writer);
-    }
-    let spawn = |(index, range): (u32, &Range<u32>)| {
-        let worker = Worker { index, first_row: range.start, rows: range.len() as u32 };
-        world.spawn(worker).id()
-    };
-    let entities = (0..).zip(&ranges).map(spawn).collect();
-    let pool = ArenaPool::new(specs.len(), config.max_arenas);
-    let schedule = Schedule::new(Collect);
-    let drive = Drive::new(world, schedule, None, pool, specs, monitor, 0..config.rows as u32, config.rows);
-    let fleet = fleet(&config, ranges, monitors, weights, children, tokens)?;
-    let mut collector = Collector::new(drive, config, stepper, hooks, seats, 1, entities);
-    collector.fleet = Some(Box::new(fleet));
-    Ok(collector)
-}
 
-fn fleet<T: Task>(
-    config: &CollectorConfig,
-    ranges: Vec<Range<u32>>,
-    monitors: Vec<Monitor>,
-    weights: Vec<Option<crate::weights::WeightsHandle>>,
-    mut children: Vec<Child<T>>,
-    tokens: Vec<Arc<()>>,
-) -> Result<Fleet<T>, Error> {
-    let workers = children.len();
-    let share = config.preemptive_threshold.map_or(workers, |share| (workers as f32 * share) as usize);
-    let filling = Mutex::new(Filling { merge: None, lost: vec![false; workers] });
-    // All together are never waited for less.
-    let enough = if share >= workers { usize::MAX } else { share.max(1) };
-    let stop = Arc::<AtomicBool>::default();
-    children.iter_mut().for_each(|child| child.collector.stop = stop.clone());
-    let common = Common { filling, stop, finished: AtomicUsize::new(0), enough };
-    let budgets = children.iter().map(|child| child.collector.budget.as_ref());
-    let budgets = budgets.map(|budget| budget.map(|budget| (budget.left.clone(), budget.taken.clone()))).collect();
-    let held = children.iter().map(|child| child.held.clone()).collect();
-    Ok(Fleet {
-        // One batch of each may wait beside the one that it makes.
-        crew: Crew::start(children.into_iter().zip(tokens), workers)?,
-        ranges,
-        monitors,
-        weights,
-        common: Arc::new(common),
-        deadline: config.deadline(),
-        on_fault: config.on_worker_fault.unwrap_or_default(),
-        statuses: vec![WorkerStatus::Working; workers],
-        here: vec![true; workers],
-        through: vec![false; workers],
-        producing: false,
-        waited: vec![Duration::ZERO; workers],
-        held,
-        max_arenas: config.max_arenas,
-        budgets,
-        round: 0,
-    })
+    /// What a worker's collector is built of.
+    fn of_worker(&self, worker: usize, rows: &Range<u32>) -> Result<Build<T>, Error> {
+        let stepper = self.stepper.share().ok_or_else(|| Error::Conflict {
+            first: "with_simulator",
+            second: "workers",
+            reason: "one simulator steps all rows in one call; leave workers out".into(),
+        })?;
+        let mut config = CollectorConfig {
+            rows: rows.len(),
+            workers: 0,
+            delivery: None,
+            worker_rows: None,
+            preemptive_threshold: None,
+            worker_deadline: None,
+            on_worker_fault: None,
+            worker: Some(worker as u16),
+            total_frames: None,
+            ..self.config.clone()
+        };
+        if self.config.is_sync() {
+            // The collector in front makes batches of what they have in common.
+            config.frames_per_batch = Some(self.config.horizon().saturating_mul(rows.len()));
+            (config.trajs_per_batch, config.traj_format, config.set_truncated) = (None, None, false);
+            (config.replay_write_mode, config.trajs_per_write, config.max_open_frames) = (None, None, None);
+            config.max_arenas = 1;
+        }
+        Ok(Build {
+            config,
+            policies: self.policies.share(rows.start as usize..rows.end as usize),
+            stepper,
+            hooks: Hooks::default(),
+            extras: self.extras.clone(),
+            setup: self.setup.clone(),
+            replay: None,
+            max_memory: self.max_memory,
+        })
+    }
+
+    /// The collector that delivers what workers collect.
+    fn front(
+        &self,
+        hooks: Hooks<T>,
+        replay: Option<crate::replay::Replay<T>>,
+        children: &[Child<T>],
+    ) -> Result<Collector<T>, Error> {
+        let config = self.config.clone();
+        let mut world = World::new();
+        let policies = self.policies.share(0..config.rows).by_number();
+        let columns = build::columns(&mut world, &config, &policies, &build::plans(&policies)?, &self.extras)?;
+        let specs: Arc<[ColumnSpec]> = columns.specs.clone().into();
+        let monitor = self.monitor(children);
+        let rollout = Rollout::new(columns, config.reward, monitor.clone(), TrajectoryPool::new(false));
+        world.insert_resource(RolloutSlot::<T>(Some(Box::new(rollout))));
+        if config.is_sync() && joins(&config) {
+            world.insert_resource(Assembly::<T>::new(&specs));
+        }
+        if let Some(replay) = &replay {
+            let mut writer = ReplayWriter::new(replay, 0, &specs, None)?;
+            writer.direct = false;
+            world.insert_resource(writer);
+        }
+        let spawn = |(index, range): (u32, Range<u32>)| {
+            world.spawn(Worker { index, first_row: range.start, rows: range.len() as u32 }).id()
+        };
+        let entities = (0..).zip(config.ranges()).map(spawn).collect();
+        let first = &children[0].collector.policies;
+        let seats = self.policies.rows(config.rows).zip(first);
+        let seats = seats
+            .map(|(rows, seat)| Seat { rows, weights: seat.weights.clone(), evaluator: seat.evaluator.clone() })
+            .collect();
+        let pool = ArenaPool::new(specs.len(), config.max_arenas);
+        let (rows, all, schedule) = (0..config.rows as u32, config.rows, Schedule::new(Collect));
+        let drive = Drive::new(world, schedule, None, pool, specs, monitor, rows, all);
+        let stepper = self.stepper.share().unwrap_or_else(|| unreachable!("the workers have shares of it"));
+        Ok(Collector::new(drive, config, stepper, hooks, seats, 1, entities))
+    }
+
+    fn monitor(&self, children: &[Child<T>]) -> Monitor {
+        let frames = match self.config.is_sync() {
+            true => self.config.effective_frames_per_batch(),
+            false => children.iter().map(|child| child.collector.frames_per_batch()).max().unwrap_or(0),
+        };
+        Monitor::new(Fixed {
+            requested_frames_per_batch: frames as u64,
+            total_frames: self.config.total_frames,
+            rows: self.config.rows as u64,
+            agents: 1,
+            backend: children[0].collector.stats().backend,
+        })
+    }
+
+    fn fleet(
+        self,
+        front: &Collector<T>,
+        ranges: Vec<Range<u32>>,
+        children: Vec<Child<T>>,
+        stop: Arc<AtomicBool>,
+    ) -> Result<Fleet<T>, Error> {
+        let (config, workers) = (&self.config, children.len());
+        let weights: Handles = front.policies.iter().map(|seat| seat.weights.clone()).collect();
+        weights.iter().flatten().for_each(|weights| weights.set_adopters(workers));
+        let share = config.preemptive_threshold.map_or(workers, |share| (workers as f32 * share) as usize);
+        let filling = Mutex::new(Filling { merge: None, lives: vec![Some(0); workers] });
+        // All together are never waited for less.
+        let enough = if share >= workers { usize::MAX } else { share.max(1) };
+        let members: Vec<_> = children.iter().zip(ranges).map(|(child, rows)| Member::of(child, rows, 0)).collect();
+        let tokens: Vec<Arc<()>> = children.iter().map(|_| Arc::default()).collect();
+        for (worker, (member, token)) in members.iter().zip(&tokens).enumerate() {
+            let monitor = member.monitor.clone();
+            front.drive.monitor.watch(Watched { worker, monitor, thread: Arc::downgrade(token) });
+        }
+        Ok(Fleet {
+            // One batch of each may wait beside the one that it makes.
+            crew: Crew::start(children.into_iter().zip(tokens), workers)?,
+            members,
+            weights,
+            common: Arc::new(Common { filling, stop, finished: AtomicUsize::new(0), enough }),
+            deadline: config.deadline(),
+            on_fault: config.on_worker_fault.unwrap_or_default(),
+            parts: self,
+            first: None,
+            restarts: 0,
+            producing: false,
+            round: 0,
+        })
+    }
 }

@@ -43,8 +43,9 @@ impl Budget {
 /// A worker's collector.
 pub(crate) struct Child<T: Task> {
     pub collector: Collector<T>,
-    /// Its number.
+    /// Its number, and how often it was restarted.
     pub worker: usize,
+    pub life: u32,
     /// Whether the caller's batches hold it back.
     pub held: Arc<AtomicBool>,
 }
@@ -53,8 +54,9 @@ impl<T: Task> Child<T> {
     /// Drops the collector; a panic of user code in it is an error.
     pub(super) fn close(self) -> Result<(), Error> {
         let worker = self.worker;
-        catch_unwind(AssertUnwindSafe(|| drop(self)))
-            .map_err(|payload| Error::worker(worker, format!("it panicked when it was dropped: {}", panic_message(payload))))
+        catch_unwind(AssertUnwindSafe(|| drop(self))).map_err(|payload| {
+            Error::worker(worker, format!("it panicked when it was dropped: {}", panic_message(payload)))
+        })
     }
 }
 
@@ -101,7 +103,7 @@ impl<T: Task> Child<T> {
             let block = drive.roll(config, block, Ticks { now, later: ticks - tick - now }, left, &common.stop)?;
             let done = drive.ticks_done();
             let mut filling = common.lock();
-            let lost = filling.lost[self.worker];
+            let lost = filling.lives[self.worker] != Some(self.life);
             match filling.merge.as_mut().filter(|(current, _)| *current == round && !lost) {
                 Some((_, merge)) => {
                     drive.hand_over(&block, |ended| merge.take(&block, ended, done, Place { first, tick }));

@@ -269,7 +269,16 @@ fn own_rows<T: Task>(
     limit: u32,
     seed: u64,
 ) -> Result<(), Error> {
-    let spawn = Spawn { first_row: 0, rows, all_rows: rows, seed: Seed(seed), worker: None, limit, overlap: Overlap::None };
+    let spawn = Spawn {
+        first_row: 0,
+        rows,
+        all_rows: rows,
+        seed: Seed(seed),
+        worker: None,
+        first_episode: 0,
+        limit,
+        overlap: Overlap::None,
+    };
     for entity in stepper.install(world, schedule, &spawn)? {
         // The first rollout seats them, with their first ids.
         world.entity_mut(entity).insert(Slot(rows::WAITING));

@@ -107,11 +107,7 @@ impl Columns {
     }
 
     /// Adds what `extra` adds, under a name that is not taken.
-    pub(crate) fn add_unique(
-        &mut self,
-        world: &mut World,
-        extra: &dyn Fn(&mut Self, &mut World),
-    ) -> Result<(), Error> {
+    pub(crate) fn add_unique(&mut self, world: &mut World, extra: &dyn Fn(&mut Self, &mut World)) -> Result<(), Error> {
         let taken = self.specs.len();
         extra(self, world);
         let name = self.specs[taken].name.clone();

@@ -16,6 +16,7 @@ use crate::error::Error;
 pub(crate) struct Crew<J: Job> {
     workers: Vec<Worker<J>>,
     items: Receiver<Delivery<J::Item>>,
+    sender: Sender<Delivery<J::Item>>,
 }
 
 struct Worker<J> {
@@ -23,6 +24,24 @@ struct Worker<J> {
     thread: Option<JoinHandle<Option<J>>>,
     died: Arc<OnceLock<String>>,
     alive: Receiver<Infallible>,
+}
+
+impl<J: Job> Worker<J> {
+    fn start(
+        worker: usize,
+        life: u32,
+        job: J,
+        _token: Arc<()>,
+        items: Sender<Delivery<J::Item>>,
+    ) -> Result<Self, Error> {
+        let (orders, inbox) = unbounded();
+        let (_alive, alive) = bounded(0);
+        let died = Arc::<OnceLock<String>>::default();
+        let post = Post { worker, life, orders: inbox, items, died: died.clone(), _alive, _token };
+        let thread = Builder::new().name(format!("gleaner-worker-{worker}")).spawn(move || post.run(job));
+        let thread = thread.map_err(|error| Error::worker(worker, format!("no thread: {error}")))?;
+        Ok(Self { orders, thread: Some(thread), died, alive })
+    }
 }
 
 /// The answer to a call that a worker has yet to serve.
@@ -54,17 +73,18 @@ impl<J: Job> Crew<J> {
     /// channel. Errors: the system has no thread.
     pub(crate) fn start(jobs: impl IntoIterator<Item = (J, Arc<()>)>, capacity: usize) -> Result<Self, Error> {
         let (sender, items) = bounded(capacity);
-        let start = |(worker, (job, _token)): (usize, (J, Arc<()>))| {
-            let (orders, inbox) = unbounded();
-            let (_alive, alive) = bounded(0);
-            let died = Arc::<OnceLock<String>>::default();
-            let post = Post { worker, orders: inbox, items: sender.clone(), died: died.clone(), _alive, _token };
-            let thread = Builder::new().name(format!("gleaner-worker-{worker}")).spawn(move || post.run(job));
-            let thread = thread.map_err(|error| Error::worker(worker, format!("no thread: {error}")))?;
-            Ok(Worker { orders, thread: Some(thread), died, alive })
-        };
+        let start = |(worker, (job, token))| Worker::start(worker, 0, job, token, sender.clone());
         let workers = jobs.into_iter().enumerate().map(start).collect::<Result<_, _>>()?;
-        Ok(Self { workers, items })
+        Ok(Self { workers, items, sender })
+    }
+
+    /// Starts another thread in a worker's place. The one before is told to end and left to itself; what it still sends
+    /// is of an older `life`. Errors: the system has no thread.
+    pub(crate) fn replace(&mut self, worker: usize, life: u32, job: J, token: Arc<()>) -> Result<(), Error> {
+        let next = Worker::start(worker, life, job, token, self.sender.clone())?;
+        let before = std::mem::replace(&mut self.workers[worker], next);
+        let _ = before.orders.send(Order::Stop);
+        Ok(())
     }
 
     /// Has a worker call `work`, between two items.

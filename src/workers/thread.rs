@@ -39,6 +39,8 @@ pub(crate) enum Made<I> {
 /// What a worker sends on its own: an item, or that there will be none.
 pub(crate) struct Delivery<I> {
     pub worker: usize,
+    /// How often the worker was replaced before.
+    pub life: u32,
     pub item: Option<Result<I, Error>>,
 }
 
@@ -53,6 +55,7 @@ pub(super) enum Order<J> {
 /// A worker's side of its channels.
 pub(super) struct Post<J: Job> {
     pub worker: usize,
+    pub life: u32,
     pub orders: Receiver<Order<J>>,
     pub items: Sender<Delivery<J::Item>>,
     /// Why the thread ended, if user code panicked outside of what catches it.
@@ -131,7 +134,7 @@ impl<J: Job> Post<J> {
         item: Option<Result<J::Item, Error>>,
         mut obey: impl FnMut(Order<J>) -> Result<Next, Panicked>,
     ) -> Result<Next, Panicked> {
-        let mut delivery = Delivery { worker: self.worker, item };
+        let mut delivery = Delivery { worker: self.worker, life: self.life, item };
         loop {
             match self.send(delivery) {
                 Sent::Done => return Ok(Next::GoOn),

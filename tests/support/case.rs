@@ -266,9 +266,8 @@ pub fn mixed() -> impl Strategy<Value = (Case, Vec<Act>)> {
 
 /// The same over workers, whose counters stay theirs.
 pub fn mixed_with_workers() -> impl Strategy<Value = (Case, Vec<Act>)> {
-    (mixed(), with_workers()).prop_map(|((_, acts), case)| {
-        (case, acts.into_iter().filter(|act| !matches!(act, Act::Reload)).collect())
-    })
+    (mixed(), with_workers())
+        .prop_map(|((_, acts), case)| (case, acts.into_iter().filter(|act| !matches!(act, Act::Reload)).collect()))
 }
 
 impl Case {

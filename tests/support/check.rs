@@ -3,8 +3,8 @@
 use std::collections::HashMap;
 
 use gleaner::{
-    config::Delivery,
     components::{End, Trajectory, Truncation},
+    config::Delivery,
     prelude::{Executor, Layout, Overlap, TrajectoryId},
 };
 

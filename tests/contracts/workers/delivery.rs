@@ -81,7 +81,7 @@ fn pc05_counters_of_all_and_of_each() {
     assert_eq!((stats.completed_trajectories, stats.episodes.count), (10, 10));
     assert_eq!(stats.episodes.mean_length, Some(3.0));
     let monitor = collector.monitor();
-    let each: Vec<_> = monitor.workers().map(|worker| worker.stats().stepped_frames).collect();
+    let each: Vec<_> = monitor.worker_stats().iter().map(|worker| worker.stepped_frames).collect();
     assert_eq!(each, [18, 12]);
     drop(collector.next());
     assert!(collector.next().is_none());
@@ -157,7 +157,8 @@ fn ms06_stragglers_are_cut_short() {
     while let Some(batch) = collector.next() {
         let batch = batch.unwrap();
         let waited = begin.elapsed();
-        let valid = |row: usize| (0..20).filter(|tick| batch.flags().get(tick * 4 + row).is_some_and(|f| f.valid())).count();
+        let valid =
+            |row: usize| (0..20).filter(|tick| batch.flags().get(tick * 4 + row).is_some_and(|f| f.valid())).count();
         let counts = [0, 1, 2, 3].map(valid);
         assert_eq!(counts.iter().sum::<usize>(), batch.frames());
         if batch.frames() > 60 {
@@ -250,6 +251,7 @@ fn policies_keep_their_rows_over_workers() {
 /// Weights that come from another thread at any time never mix.
 #[test]
 fn e10_workers_act_by_whole_sets() {
-    let case = Case { rows: 8, horizon: 40, total: 8 * 40 * 5, workers: 4, publish: Publish::Thread, ..Case::default() };
+    let case =
+        Case { rows: 8, horizon: 40, total: 8 * 40 * 5, workers: 4, publish: Publish::Thread, ..Case::default() };
     crate::support::check_versions(&case.run()).unwrap();
 }

@@ -81,6 +81,42 @@ fn the_others_go_on_without_a_worker_that_failed() {
 }
 
 #[test]
+fn a_worker_that_failed_is_restarted() {
+    for delivery in BOTH {
+        // The second life plays other episodes, in which nothing fails.
+        let builder = Faulty::builder(6, panics(Call::Step, 3, 2, 1)).rows(8).workers(4).frames_per_batch(80);
+        let builder = builder.delivery(delivery).on_worker_fault(OnWorkerFault::Restart { most: 1 });
+        let mut collector = builder.total_frames(1_600).build().unwrap();
+        let (mut ids, mut last) = (std::collections::HashSet::new(), vec![0; 8]);
+        for (i, batch) in collector.by_ref().enumerate() {
+            let batch = batch.unwrap();
+            for slot in (0..batch.len()).filter(|slot| batch.flags()[*slot].valid()) {
+                last[batch.rows()[slot % batch.rows().len()].0 as usize] = i;
+                if batch.is_init(slot) {
+                    assert!(ids.insert(batch.trajectory_ids()[slot]), "an id is given twice");
+                }
+            }
+        }
+        assert!(last.iter().all(|last| *last >= 4), "{delivery:?}: {last:?}");
+        assert_eq!(collector.workers(), [WorkerStatus::Ended; 4].map(|_| WorkerStatus::Working));
+        assert_eq!(collector.stats().stepped_frames, 1_600);
+        assert_eq!((collector.stats().workers, collector.stats().workers_alive), (4, 4));
+        closed(&collector);
+    }
+}
+
+#[test]
+fn the_first_error_is_kept_when_restarts_are_used_up() {
+    // Always row 3 in its first step: a restart does not help.
+    let builder = Slow::builder(|row| if row == 3 { Duration::from_secs(3_600) } else { Duration::ZERO });
+    let builder = builder.rows(4).workers(2).frames_per_batch(40).worker_deadline(Duration::from_millis(100));
+    let mut collector = builder.on_worker_fault(OnWorkerFault::Restart { most: 2 }).build().unwrap();
+    let error = collector.by_ref().find_map(Result::err).expect("it fails for the third time");
+    assert!(matches!(error, Error::Worker { worker: 1, .. }), "{error}");
+    assert!(collector.next().is_none());
+}
+
+#[test]
 fn the_last_worker_that_fails_ends_the_collection() {
     for delivery in BOTH {
         let builder = Faulty::builder(6, panics(Call::Step, 1, 2, 1)).rows(4).workers(1).frames_per_batch(80);

@@ -62,4 +62,3 @@ impl Env for Slow {
         }
     }
 }
-

@@ -57,7 +57,8 @@ fn mc20_nothing_is_written_inside_a_pause() {
         for _ in 0..2 {
             let before = {
                 let mut paused = running.pause(SOON).unwrap();
-                let (written, stepped) = (replay.write_count(), paused.with(SOON, |own| own.stats().stepped_frames).unwrap());
+                let (written, stepped) =
+                    (replay.write_count(), paused.with(SOON, |own| own.stats().stepped_frames).unwrap());
                 thread::sleep(Duration::from_millis(100));
                 assert_eq!(replay.write_count(), written);
                 assert_eq!(paused.with(SOON, |own| own.stats().stepped_frames).unwrap(), stepped);
@@ -122,7 +123,8 @@ fn it_can_be_iterated_and_started_again() {
 fn q1_progress_shows_before_an_episode_ends() {
     let replay = Replay::new(1 << 20).unwrap();
     let builder = Faulty::builder(u32::MAX, None).rows(2).workers(2).frames_per_batch(40).replay(&replay);
-    let running = builder.replay_write_mode(gleaner::prelude::ReplayWriteMode::Trajectory).build().unwrap().start().unwrap();
+    let running =
+        builder.replay_write_mode(gleaner::prelude::ReplayWriteMode::Trajectory).build().unwrap().start().unwrap();
     let deadline = Instant::now() + SOON;
     while running.stats().stepped_frames < 400 && Instant::now() < deadline {
         thread::sleep(Duration::from_millis(1));

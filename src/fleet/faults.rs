@@ -1,0 +1,98 @@
+//! What is done about a worker that failed or is late.
+
+use std::{
+    sync::{Arc, atomic::Ordering::Relaxed},
+    time::Duration,
+};
+
+use super::{Fleet, Member};
+use crate::{
+    components::WorkerStatus,
+    config::OnWorkerFault,
+    error::Error,
+    stats::{Monitor, Watched},
+    task::Task,
+};
+
+impl<T: Task> Fleet<T> {
+    /// Finds workers that died or are late.
+    pub(super) fn look_after(&mut self, front: &Monitor) -> Result<(), Error> {
+        let sending: Vec<_> = self.sending().collect();
+        for worker in sending {
+            let member = &mut self.members[worker];
+            if let Some(error) = self.crew.death(worker) {
+                self.lose(front, worker, error)?;
+            } else if member.waited >= self.deadline {
+                if member.held.load(Relaxed) {
+                    // It is not late: the caller holds all its batches.
+                    member.waited = Duration::ZERO;
+                    return Err(Error::ArenasHeld { max_arenas: self.parts.config.max_arenas });
+                }
+                let late = format!("it sent no batch within {:?}", self.deadline);
+                self.lose(front, worker, Error::worker(worker, late))?;
+            }
+        }
+        Ok(())
+    }
+
+    /// Gives a worker up, and goes on without it or with another one in its place, if that is wanted.
+    pub(super) fn lose(&mut self, front: &Monitor, worker: usize, error: Error) -> Result<(), Error> {
+        let fault = matches!(error, Error::Worker { .. } | Error::EnvPanic { .. });
+        if !fault || self.on_fault == OnWorkerFault::Stop {
+            return Err(error);
+        }
+        let failed = matches!(error, Error::EnvPanic { .. }) || self.crew.death(worker).is_some();
+        self.give_up(worker, failed);
+        match self.on_fault {
+            OnWorkerFault::Restart { most } if self.restarts < most => {
+                tracing::warn!("worker {worker} is restarted: {error}");
+                self.restarts += 1;
+                self.first.get_or_insert(error);
+                self.restart(front, worker)
+            }
+            // Of many faults the first one tells most.
+            OnWorkerFault::Restart { .. } => Err(self.first.take().unwrap_or(error)),
+            _ if self.here().next().is_none() => Err(error),
+            _ => {
+                tracing::warn!("worker {worker} is lost, the others go on: {error}");
+                // Nobody waits for it to adopt weights.
+                self.weights.iter().flatten().for_each(|weights| weights.adopted_by(worker, u64::MAX));
+                Ok(())
+            }
+        }
+    }
+
+    /// Takes nothing from a worker any more, and counts what it has in flight as lost.
+    fn give_up(&mut self, worker: usize, failed: bool) {
+        self.common.lock().lives[worker] = None;
+        let member = &mut self.members[worker];
+        member.status = if failed { WorkerStatus::Dead } else { WorkerStatus::Abandoned };
+        let mut ledger = member.monitor.ledger();
+        let lost = ledger.take_in_flight();
+        ledger.counters.discarded.fault += lost;
+        let stepped = ledger.counters.stepped_frames;
+        drop(ledger);
+        // What it took of the budget; one that is stuck may step it yet.
+        if failed && let Some(taken) = &member.taken {
+            self.parts.budget.fetch_add(taken.load(Relaxed).saturating_sub(stepped), Relaxed);
+            self.members.iter_mut().for_each(|member| member.through = false);
+            self.here().for_each(|worker| self.crew.produce(worker, self.producing));
+        }
+    }
+
+    /// Builds a worker anew, with other episodes of the same rows.
+    fn restart(&mut self, front: &Monitor, worker: usize) -> Result<(), Error> {
+        let (rows, life) = (self.members[worker].rows.clone(), self.members[worker].life + 1);
+        let counters = self.members[worker].monitor.ledger().counters;
+        let weights = self.weights.clone();
+        let child = self.parts.child(worker, &rows, Some(weights), life, Some(counters), &self.common.stop)?;
+        self.members[worker] = Member::of(&child, rows, life);
+        let token = Arc::default();
+        let monitor = self.members[worker].monitor.clone();
+        front.watch(Watched { worker, monitor, thread: Arc::downgrade(&token) });
+        self.common.lock().lives[worker] = Some(life);
+        self.crew.replace(worker, life, child, token)?;
+        self.crew.produce(worker, self.producing);
+        Ok(())
+    }
+}
