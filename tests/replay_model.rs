@@ -17,6 +17,9 @@ mod turns;
 /// Frames that are kept, and slots for them.
 const CAPACITY: u64 = 2;
 const SLOTS: u64 = 3;
+/// Elements of each frame's list, and room for elements: less than `SLOTS` lists take.
+const ELEMENTS: u64 = 2;
+const ROOM: u64 = 5;
 /// For waits that have to end by themselves.
 const EVER: Duration = Duration::MAX;
 /// What an edit adds to a frame.
@@ -26,6 +29,8 @@ const EDITED: u64 = 1000;
 struct Ring {
     turns: Turns<()>,
     columns: [Vec<UnsafeCell<u64>>; 2],
+    /// Of a ragged column: those of frame `f` are numbers from `f * ELEMENTS` on, number `e` lies at `e % ROOM`.
+    elements: Vec<UnsafeCell<u64>>,
     writer: Mutex<()>,
 }
 
@@ -35,7 +40,8 @@ impl Ring {
     fn full() -> Arc<Self> {
         let column = || (0..SLOTS).map(|_| UnsafeCell::new(0)).collect();
         let turns = Turns::new(CAPACITY, SLOTS, Window::default(), ());
-        let ring = Arc::new(Self { turns, columns: [column(), column()], writer: Mutex::new(()) });
+        let elements = (0..ROOM).map(UnsafeCell::new).collect();
+        let ring = Arc::new(Self { turns, columns: [column(), column()], elements, writer: Mutex::new(()) });
         ring.write(CAPACITY, EVER).expect("nobody reads");
         ring
     }
@@ -64,6 +70,35 @@ impl Ring {
             (first..head + frames).for_each(|frame| self.set(column, frame, frame));
         }
         Ok(self.turns.show(frames, 0, |state| state.window.head - frames..state.window.head))
+    }
+
+    /// Writes a frame with its list, as `Replay::extend` does one of a ragged column: frames whose elements it overwrites
+    /// are `lost`, if `waiting` says so.
+    fn write_list(&self, waiting: bool) {
+        let _turn = self.writer.lock();
+        let head = self.turns.lock().window.head;
+        let bound = ((head + 1) * ELEMENTS).saturating_sub(ROOM);
+        let lost = |frame| waiting && frame * ELEMENTS < bound;
+        drop(self.turns.reserve(1, 0, lost, EVER).expect("readers end"));
+        for element in head * ELEMENTS..(head + 1) * ELEMENTS {
+            // SAFETY: the cell ends the run if anyone else is there.
+            #[expect(unsafe_code, reason = "cells that find races")]
+            self.elements[(element % ROOM) as usize].with_mut(|cell| unsafe { *cell = element });
+        }
+        self.turns.show(1, 0, |_| ());
+    }
+
+    /// Reads the lists of all frames.
+    fn read_lists(&self) {
+        let mut state = self.turns.lock_to_read();
+        let Window { tail, head } = state.window;
+        let _pin = self.turns.pin(&mut state, tail);
+        drop(state);
+        for element in tail * ELEMENTS..head * ELEMENTS {
+            // SAFETY: the cell ends the run if anyone writes there.
+            #[expect(unsafe_code, reason = "cells that find races")]
+            self.elements[(element % ROOM) as usize].with(|cell| assert_eq!(unsafe { *cell }, element));
+        }
     }
 
     /// Reads the frames from the newest `newest` on as a sampler does; with `advancing` as a checkpoint does.
@@ -232,6 +267,29 @@ fn a_look_under_the_lock() {
         (state.window.tail..state.window.head).for_each(|frame| ring.check(frame));
     };
     every_order(4, 5, [look, |ring| ring.read(2, false)], write_one_by_one::<3>);
+}
+
+/// A writer has slots, but waits for the elements of a frame that is read.
+fn lists(waiting: bool) {
+    Builder::new().check(move || {
+        let ring = Ring::full();
+        let reader = ring.clone();
+        let reader = thread::spawn(move || (0..2).for_each(|_| reader.read_lists()));
+        (0..2).for_each(|_| ring.write_list(waiting));
+        reader.join().expect("a thread that ends");
+    });
+    assert!(sync::WAITS.get() > 0, "nobody ever waited");
+}
+
+#[test]
+fn a_writer_of_lists_and_a_reader() {
+    lists(true);
+}
+
+#[test]
+#[should_panic(expected = "Causality violation")]
+fn a_writer_that_waits_for_slots_alone_is_found() {
+    lists(false);
 }
 
 /// The model finds what the protocol prevents.

@@ -89,6 +89,15 @@ impl Cells {
         Ok(Self { base, bytes, backing: Backing::Heap(all, layout) })
     }
 
+    /// Asks the memory for the values of `size` bytes of column `column`, a place in bytes, that lie in a run.
+    #[inline]
+    pub(super) fn fetch(&self, column: usize, size: usize, run: Run) {
+        if run.step == 1 {
+            let place = column.wrapping_add(run.first.wrapping_mul(size));
+            fetch_bytes(self.base.as_ptr().wrapping_add(place), run.len.wrapping_mul(size).min(MOST));
+        }
+    }
+
     /// Copies the values of `size` bytes of column `column`, a place in bytes, that `moves` name to values of `to`.
     ///
     /// # Safety
@@ -141,9 +150,8 @@ impl Cells {
     #[inline(always)]
     unsafe fn gather_sized(&self, column: usize, size: usize, moves: &[Move], to: &mut [u8]) {
         for (i, Move { run, to: at }) in moves.iter().enumerate() {
-            if let Some(Move { run, .. }) = moves.get(i + AHEAD).filter(|later| later.run.step == 1) {
-                let place = column.wrapping_add(run.first.wrapping_mul(size));
-                fetch_bytes(self.base.as_ptr().wrapping_add(place), run.len.wrapping_mul(size).min(MOST));
+            if let Some(later) = moves.get(i + AHEAD) {
+                self.fetch(column, size, later.run);
             }
             let to = &mut to[at * size..][..run.len * size];
             let from = self.place(column, size, *run);

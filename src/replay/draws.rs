@@ -1,12 +1,26 @@
 //! A sampler's random numbers: a stream whose place is part of its state.
 
-use crate::seed::{Purpose, Seed, threefry};
+use crate::seed::{Purpose, Seed, threefry_lanes};
+
+/// Numbers that are made at a time: vector instructions make several in the time of one.
+const MADE: usize = 32;
+const LANES: usize = 16;
 
 /// Numbers by counter: the block at counter `[draw, draw >> 32]` under the key of (seed, 0, [`Purpose::Replay`]).
-#[derive(Clone, Copy, Debug, PartialEq, Eq, serde::Serialize, serde::Deserialize)]
+#[derive(Clone, Copy, Debug, serde::Serialize, serde::Deserialize)]
 pub(super) struct Draws {
     key: [u32; 2],
     next: u64,
+    #[serde(skip)]
+    made: Made,
+}
+
+/// The numbers of some counters in a row.
+#[derive(Clone, Copy, Debug, Default)]
+struct Made {
+    /// The first of the counters, over how many there are; none before any was needed.
+    run: Option<u64>,
+    bits: [u64; MADE],
 }
 
 impl Draws {
@@ -16,15 +30,29 @@ impl Draws {
 
     /// One of several streams of a seed: 0 is that of samplers, 1 of mixtures, 2 of hindsight.
     pub(super) fn stream(seed: u64, stream: u32) -> Self {
-        Self { key: Seed(seed).row_key(stream, Purpose::Replay), next: 0 }
+        Self { key: Seed(seed).row_key(stream, Purpose::Replay), next: 0, made: Made::default() }
     }
 
     /// 64 random bits.
     #[inline]
     pub(super) fn bits(&mut self) -> u64 {
-        let [low, high] = threefry(self.key, [self.next as u32, (self.next >> 32) as u32]);
+        let (run, at) = (self.next / MADE as u64, self.next % MADE as u64);
+        if self.made.run != Some(run) {
+            self.make(run);
+        }
         self.next = self.next.wrapping_add(1);
-        u64::from(low) | u64::from(high) << 32
+        self.made.bits[at as usize]
+    }
+
+    #[inline(never)]
+    fn make(&mut self, run: u64) {
+        self.made.run = Some(run);
+        let (key, first) = (self.key.map(|word| [word; LANES]), run * MADE as u64);
+        for (bits, first) in self.made.bits.as_chunks_mut::<LANES>().0.iter_mut().zip((first..).step_by(LANES)) {
+            let counters: [u64; LANES] = std::array::from_fn(|i| first + i as u64);
+            let [low, high] = threefry_lanes(key, [counters.map(|at| at as u32), counters.map(|at| (at >> 32) as u32)]);
+            *bits = std::array::from_fn(|i| u64::from(low[i]) | u64::from(high[i]) << 32);
+        }
     }
 
     /// A whole number in `0..n`, by Lemire's multiplication; 0 when `n` is 0. The bias is at most `n / 2⁶⁴`.
@@ -33,15 +61,27 @@ impl Draws {
         ((u128::from(self.bits()) * u128::from(n)) >> 64) as u64
     }
 
-    /// The stream from `n` blocks on.
-    #[inline]
-    pub(super) fn ahead(&self, n: u64) -> Self {
-        Self { next: self.next.wrapping_add(n), ..*self }
-    }
-
     /// A number in `[0, 1)`, from 53 bits.
     #[inline]
     pub(super) fn unit(&mut self) -> f64 {
         (self.bits() >> 11) as f64 / (1_u64 << 53) as f64
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::seed::threefry;
+
+    #[test]
+    fn numbers_are_those_of_their_counters() {
+        for begin in [0, 5, u64::from(u32::MAX) - 20, u64::MAX - 40] {
+            let mut draws = Draws { next: begin, ..Draws::new(3) };
+            for i in 0..100 {
+                let at = begin.wrapping_add(i);
+                let [low, high] = threefry(draws.key, [at as u32, (at >> 32) as u32]);
+                assert_eq!(draws.bits(), u64::from(low) | u64::from(high) << 32, "counter {at}");
+            }
+        }
     }
 }

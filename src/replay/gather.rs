@@ -70,6 +70,10 @@ impl Scratch {
 /// How many picks ahead the memory is asked for their records.
 const AHEAD: usize = 16;
 
+/// Slots of a sample for whose frames the memory is asked as soon as it is known where they lie: about as many as a core's
+/// caches hold until they are copied.
+const FETCHED: usize = 2048;
+
 impl Scratch {
     /// Asks the memory for the record of a later pick.
     #[inline(always)]
@@ -206,7 +210,12 @@ impl<T: Task> Sample<T> {
         let trajectory = view.trajectory(record);
         let position = trajectory.position(pick.frame);
         trajectory.pieces(position, pick.len, stride, |piece| {
-            view.ring.moves(lap, piece, frames.len(), |part| scratch.moves.push(part));
+            view.ring.moves(lap, piece, frames.len(), |part| {
+                if part.to < FETCHED {
+                    view.ring.fetch(part.run);
+                }
+                scratch.moves.push(part);
+            });
             frames.extend((0..piece.len).map(|i| piece.frame(i)));
         });
         position + (pick.len - 1) * stride + 1

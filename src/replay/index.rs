@@ -3,14 +3,18 @@
 mod check;
 
 use std::{
-    collections::{HashMap, VecDeque},
+    collections::{VecDeque, hash_map::Entry},
     ops::Range,
 };
 
 use serde::{Deserialize, Serialize};
 
+use super::ids::ById;
 pub(super) use super::turns::Window;
-use crate::components::{End, TrajectoryId};
+use crate::components::{End, TrajectoryId, fetch};
+
+/// How many records ahead the memory is asked for them.
+const AHEAD: usize = 8;
 
 /// Frames of a trajectory that lie equally far apart: `first`, `first + step` …
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
@@ -208,7 +212,7 @@ pub(super) struct Index {
     live: Vec<u32>,
     /// Those that go on, by id.
     #[serde(serialize_with = "check::by_id")]
-    open: HashMap<u64, u32>,
+    open: ById<u32>,
     /// Newest frames of trajectories as they were, ascending: when that frame goes, and it is the newest still, all do.
     deaths: VecDeque<(u64, u32)>,
     /// Empty lists of earlier pieces that no record has now: few records have any, and which ones changes all the time.
@@ -244,13 +248,15 @@ impl Index {
 
     /// The record that frames of `id` from `step` on belong to: that of the frame before, or a new one.
     pub(super) fn open(&mut self, id: TrajectoryId, step: u32) -> u32 {
-        if let Some(at) = self.open.get(&id.0) {
-            let record = self.record(*at);
+        let entry = self.open.entry(id.0);
+        if let Entry::Occupied(entry) = &entry {
+            let record = &self.records[*entry.get() as usize];
             if record.first_step.wrapping_add(record.frames) == step {
-                return *at;
+                return *entry.get();
             }
         }
         let at = self.free.pop().unwrap_or(self.records.len() as u32);
+        entry.insert_entry(at);
         let place = self.live.len() as u32;
         if at as usize == self.records.len() {
             self.records.push(Record::new(id, step, place));
@@ -259,7 +265,6 @@ impl Index {
             self.records[at as usize] = Record::new(id, step, place);
         }
         self.live.push(at);
-        self.open.insert(id.0, at);
         at
     }
 
@@ -274,6 +279,11 @@ impl Index {
         self.deaths.push_back((piece.last(), at));
     }
 
+    /// Asks the memory for what follows the newest frame of a record.
+    pub(super) fn fetch_last(&self, at: u32) {
+        fetch(self.last_observation(at));
+    }
+
     /// What followed the newest frame of a record.
     pub(super) fn last_observation(&self, at: u32) -> &[u8] {
         &self.finals[at as usize * self.width..][..self.width]
@@ -286,6 +296,9 @@ impl Index {
     /// Forgets the trajectories whose newest frame is below `tail`.
     pub(super) fn evict(&mut self, tail: u64) {
         while let Some((last, at)) = self.deaths.pop_front_if(|(last, _)| *last < tail) {
+            if let Some((_, later)) = self.deaths.get(AHEAD) {
+                fetch(std::slice::from_ref(&self.records[*later as usize]));
+            }
             let record = &mut self.records[at as usize];
             if record.newest.piece.len == 0 || record.newest.piece.last() != last {
                 continue;

@@ -34,6 +34,7 @@ mod edit;
 #[cfg(feature = "arrow")]
 mod export;
 mod gather;
+mod ids;
 #[cfg(feature = "arrow")]
 mod import;
 mod index;

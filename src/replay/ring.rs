@@ -226,6 +226,14 @@ impl Ring {
         self.read(self.places[i], self.specs[i].stride, &[piece], to);
     }
 
+    /// Asks the memory for the frames of a run.
+    #[inline]
+    pub(super) fn fetch(&self, run: Run) {
+        for (spec, place) in self.specs.iter().zip(&self.places) {
+            self.cells.fetch(*place, spec.stride, run);
+        }
+    }
+
     /// Copies the values of column `i` that `moves` name to values of `to`. All of them are pinned by `_pin`.
     #[expect(unsafe_code, reason = "nobody writes frames that are pinned")]
     pub(super) fn gather_moves(&self, _pin: &Pin<'_>, i: usize, moves: &[Move], to: &mut [u8]) {

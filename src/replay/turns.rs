@@ -20,7 +20,7 @@ use std::{
 
 use serde::{Deserialize, Serialize};
 
-use super::sync::{Condvar, Mutex, MutexGuard};
+use super::sync::{self, Condvar, Mutex, MutexGuard};
 
 /// The frames that are there: from `tail` to below `head`.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
@@ -50,6 +50,8 @@ pub(super) struct State<B> {
     pins: Vec<u64>,
     /// Edits that wait until readers are gone: new ones wait for them.
     edits: u32,
+    /// Threads that wait for a change: to wake nobody would be a call of the system all the same.
+    waiting: u32,
     behind: B,
 }
 
@@ -86,17 +88,22 @@ impl<B> DerefMut for State<B> {
 impl<B> Turns<B> {
     /// `slots` are more than `capacity`, or writers wait for every reader.
     pub(super) fn new(capacity: u64, slots: u64, window: Window, behind: B) -> Self {
-        let state = State { window, pins: Vec::new(), edits: 0, behind };
+        let state = State { window, pins: Vec::new(), edits: 0, waiting: 0, behind };
         Self { capacity, slots, state: Mutex::new(state), changed: Condvar::new() }
     }
 
     pub(super) fn lock(&self) -> MutexGuard<'_, State<B>> {
-        self.state.lock().unwrap_or_else(PoisonError::into_inner)
+        sync::lock(&self.state)
     }
 
     /// The lock, for one who will pin frames: waits until no edit waits.
     pub(super) fn lock_to_read(&self) -> MutexGuard<'_, State<B>> {
-        self.changed.wait_while(self.lock(), |state| state.edits > 0).unwrap_or_else(PoisonError::into_inner)
+        let mut state = self.lock();
+        state.waiting += 1;
+        let waited = self.changed.wait_while(state, |state| state.edits > 0);
+        let mut state = waited.unwrap_or_else(PoisonError::into_inner);
+        state.waiting -= 1;
+        state
     }
 
     /// The lock, when nobody reads frames up to number `newest` any more: as long as it is held they may be edited.
@@ -140,8 +147,7 @@ impl<B> Turns<B> {
         let head = state.window.head + frames;
         state.window = Window { tail: state.window.tail.max(head.saturating_sub(self.capacity)).max(keep), head };
         let result = with(&mut state);
-        drop(state);
-        self.changed.notify_all();
+        self.unlock(state);
         result
     }
 
@@ -155,13 +161,24 @@ impl<B> Turns<B> {
     /// Whether it ended with the deadline, after all the time in which `waits` held.
     fn wait_while<'t>(
         &self,
-        state: MutexGuard<'t, State<B>>,
+        mut state: MutexGuard<'t, State<B>>,
         deadline: Duration,
         mut waits: impl FnMut(&State<B>) -> bool,
     ) -> (MutexGuard<'t, State<B>>, bool) {
+        state.waiting += 1;
         let waited = self.changed.wait_timeout_while(state, deadline, |state| waits(state));
-        let (state, waited) = waited.unwrap_or_else(PoisonError::into_inner);
+        let (mut state, waited) = waited.unwrap_or_else(PoisonError::into_inner);
+        state.waiting -= 1;
         (state, waited.timed_out())
+    }
+
+    /// Unlocks a state that others may have waited for.
+    fn unlock(&self, state: MutexGuard<'_, State<B>>) {
+        let waiting = state.waiting > 0;
+        drop(state);
+        if waiting {
+            self.changed.notify_all();
+        }
     }
 }
 
@@ -184,9 +201,8 @@ impl<B> Pin<'_, B> {
         if let Some(pin) = state.pins.iter_mut().find(|pin| **pin == self.frame) {
             *pin = frame;
         }
-        drop(state);
+        self.turns.unlock(state);
         self.frame = frame;
-        self.turns.changed.notify_all();
     }
 }
 
@@ -196,7 +212,6 @@ impl<B> Drop for Pin<'_, B> {
         if let Some(i) = state.pins.iter().position(|frame| *frame == self.frame) {
             state.pins.swap_remove(i);
         }
-        drop(state);
-        self.turns.changed.notify_all();
+        self.turns.unlock(state);
     }
 }

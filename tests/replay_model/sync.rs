@@ -31,14 +31,14 @@ impl<T> Mutex<T> {
         Self(loom::sync::Mutex::new(value))
     }
 
-    pub(super) fn lock(&self) -> LockResult<MutexGuard<'_, T>> {
-        Ok(self.take())
-    }
-
     /// No thread finds it poisoned: the first panic ends the run.
     fn take(&self) -> MutexGuard<'_, T> {
         MutexGuard { mutex: self, held: self.0.lock().expect("no poison") }
     }
+}
+
+pub(super) fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
+    mutex.take()
 }
 
 impl<T> Deref for MutexGuard<'_, T> {

@@ -1,17 +1,17 @@
 //! An index that was loaded is believed once it agrees with itself and with the ring.
 
-use std::collections::{BTreeMap, HashMap};
+use std::collections::BTreeMap;
 
 use serde::{Serialize, Serializer};
 
-use super::{Index, Piece, Record, Span, Window};
+use super::{ById, Index, Piece, Record, Span, Window};
 
 /// No frame number is as high, and no trajectory as long, so that sums do not overflow.
 const MOST: u64 = 1 << 62;
 const LONGEST: u64 = 1 << 31;
 
 /// In an order, so that the same state is the same bytes.
-pub(super) fn by_id<S: Serializer>(open: &HashMap<u64, u32>, to: S) -> Result<S::Ok, S::Error> {
+pub(super) fn by_id<S: Serializer>(open: &ById<u32>, to: S) -> Result<S::Ok, S::Error> {
     open.iter().collect::<BTreeMap<_, _>>().serialize(to)
 }
 

@@ -124,16 +124,17 @@ impl List {
 }
 
 /// Picks whose records the memory is asked for at a time.
-const BURST: usize = 64;
+const BURST: usize = 16;
 
 /// Asks the memory for the records of `n` picks, so that none waits for the one before. They are those if each pick takes
 /// two numbers; what is drawn does not depend on it.
-fn fetch_records(view: &View<'_>, n: usize, draws: &Draws) {
+fn fetch_records(view: &View<'_>, n: usize, mut draws: Draws) {
     let all = view.trajectories();
-    for i in 0..n as u64 {
-        if let Some(record) = all.get(draws.ahead(2 * i).below(all.len() as u64) as usize) {
+    for _ in 0..n {
+        if let Some(record) = all.get(draws.below(all.len() as u64) as usize) {
             fetch(std::slice::from_ref(view.trajectory(*record)));
         }
+        draws.bits();
     }
 }
 
@@ -145,7 +146,7 @@ impl Draw for Slicer {
     fn draw(&mut self, view: &View<'_>, n: usize, draws: &mut Draws, picks: &mut Vec<Pick>) -> Result<(), Error> {
         for i in 0..n {
             if i % BURST == 0 && self.options.weighting == Weighting::Trajectories {
-                fetch_records(view, (n - i).min(BURST), draws);
+                fetch_records(view, (n - i).min(BURST), *draws);
             }
             let pick = match self.options.weighting {
                 Weighting::Trajectories => self.by_trajectory(view, draws)?,
