@@ -130,7 +130,7 @@ pub(crate) fn build_rows<T: Task>(parts: Build<T>, share: Share) -> Result<Colle
         all_rows: share.all_rows as u32,
         seed: Seed(config.seed),
         worker: config.worker.map(u32::from),
-        first_episode: share.life << 24,
+        first_episode: share.life.wrapping_mul(1 << 24),
         limit,
         overlap: config.overlap,
     };

@@ -54,7 +54,7 @@ pub enum OnWorkerFault {
     /// The others go on without its rows. An error ends the collection when it was the last one.
     Drop,
     /// Its rows are built anew, up to `most` times over all workers; then the first of the errors ends the collection.
-    /// Each time the rows play other episodes: of row `r` those from number `lives · 2^24` on.
+    /// Each time the rows play other episodes: those from number `lives · 2^24` on, modulo `2^32`.
     Restart {
         /// Restarts of all workers together.
         most: u32,
