@@ -45,6 +45,7 @@ pub mod registry;
 pub mod replay;
 mod replay_writer;
 mod restart;
+mod resume;
 pub mod rollout;
 mod ron_file;
 pub mod run;

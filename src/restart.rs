@@ -12,7 +12,7 @@ use crate::{
     },
     env::{BatchEnv, BatchSim, Env, EnvSettings},
     error::Error,
-    rollout::{Ended, with_rollout},
+    rollout::{Assembly, Ended, with_rollout},
     seed::{Purpose, Seed, Stream},
     task::Task,
 };
@@ -24,7 +24,17 @@ impl<T: Task> Collector<T> {
     /// `reset` of the environment gives, after a clean shutdown.
     pub fn reset(&mut self, rows: Rows<'_>) -> Result<(), Error> {
         let slots = self.slots(rows)?;
-        self.cut(&slots);
+        self.discard_waiting(&slots);
+        self.cut(&slots, Truncation::ForcedReset);
+        self.restart_rows(&slots)
+    }
+
+    /// Ends the episodes of all rows where a checkpoint stands that does not hold them, and starts new ones. Frames that
+    /// wait are delivered with their episode. Errors: what `reset` of the environment gives, after a clean shutdown.
+    pub(crate) fn end_at_checkpoint(&mut self) -> Result<(), Error> {
+        let slots = self.slots(Rows::All)?;
+        self.cut(&slots, Truncation::Checkpoint);
+        self.drive.monitor.ledger().open = 0;
         self.restart_rows(&slots)
     }
 
@@ -39,7 +49,8 @@ impl<T: Task> Collector<T> {
     /// [`set_seed`](Self::set_seed) without moving along the chain: returns `seed`.
     pub fn set_seed_static(&mut self, seed: u64) -> Result<u64, Error> {
         let slots = self.slots(Rows::All)?;
-        self.cut(&slots);
+        self.discard_waiting(&slots);
+        self.cut(&slots, Truncation::ForcedReset);
         self.config.seed = seed;
         self.stepper.reseed(&mut self.drive.world, Seed(seed));
         // Rows and episodes may be called as before.
@@ -74,11 +85,12 @@ impl<T: Task> Collector<T> {
         }
     }
 
-    /// Ends the episodes of the rows in `slots`; environments are not touched yet.
-    fn cut(&mut self, slots: &[(u32, RowIndex)]) {
+    /// Ends the episodes of the rows in `slots`; environments are not touched yet. Whole trajectories are joined of frames
+    /// that are held; of an episode whose frames are not, there is none.
+    fn cut(&mut self, slots: &[(u32, RowIndex)], reason: Truncation) {
         let joins = self.joins();
-        self.discard_waiting(slots);
         let Self { drive, entities, .. } = self;
+        let specs = drive.specs.clone();
         with_rollout::<T, _>(&mut drive.world, |world, rollout| {
             let mut ledger = drive.monitor.ledger();
             for (slot, row) in slots {
@@ -103,18 +115,23 @@ impl<T: Task> Collector<T> {
                     total_reward: total.0,
                     first_version: rollout.first_versions[*slot as usize],
                     last_version: rollout.plan.versions.of(*slot),
-                    end: End::truncated_by(Truncation::ForcedReset),
+                    end: End::truncated_by(reason),
                 };
-                if joins {
-                    ledger.pending = ledger.pending.saturating_sub(u64::from(step.0));
-                } else if step.0 > 0 {
-                    ledger.episodes_ended(&[trajectory]);
-                    rollout.forced.push_back((Ended { slot: *slot, last: last.0 }, trajectory));
-                }
+                let last = last.0;
                 (*step, *total, *id) = (EpisodeStep(0), EpisodeReturn(0.0), rollout.next_id());
                 episode.0 += 1;
                 stream.start_episode(episode.0);
                 rollout.started.push(*slot);
+                let assembly = world.get_resource_mut::<Assembly<T>>();
+                let held = assembly.is_some_and(|mut held| held.end(*slot as usize, trajectory, last, &specs));
+                if held || !joins && trajectory.length > 0 {
+                    ledger.episodes_ended(&[trajectory]);
+                } else {
+                    ledger.pending = ledger.pending.saturating_sub(u64::from(trajectory.length));
+                }
+                if !joins && trajectory.length > 0 {
+                    rollout.forced.push_back((Ended { slot: *slot, last }, trajectory));
+                }
             }
             ledger.counters.trajectory_serial = rollout.serial;
         });

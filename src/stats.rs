@@ -139,7 +139,7 @@ pub struct Counters {
 }
 
 /// The ledger that systems write and [`Monitor`] reads.
-#[derive(Debug, Default)]
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 pub(crate) struct Ledger {
     pub counters: Counters,
     /// Gauges.
@@ -183,6 +183,27 @@ impl Ledger {
 
     pub(crate) fn set_running_return(&mut self, mean: Option<f32>) {
         self.running_return = mean;
+    }
+
+    /// The same without the frames that are in flight, which count as discarded, and without episodes that run.
+    pub(crate) fn without_frames(mut self) -> Self {
+        self.counters.discarded.shutdown += std::mem::take(&mut self.in_flight);
+        Self { pending: 0, open: 0, running_return: None, ..self }
+    }
+
+    /// What is wrong with a ledger that was read from a file.
+    pub(crate) fn problem(&self) -> Option<String> {
+        let (counters, lost) = (&self.counters, &self.counters.discarded);
+        let fates = [counters.frames, self.in_flight, lost.reset, lost.shutdown, lost.fault].map(u128::from);
+        // What was taken away after delivery is discarded, but not delivered any more.
+        if fates.iter().sum::<u128>() != u128::from(counters.stepped_frames) || lost.post_processing > counters.frames {
+            return Some(format!("its frames do not add up: {counters:?}, {} in flight", self.in_flight));
+        }
+        if counters.stepped_frames >> 62 != 0 || counters.trajectory_serial >> 48 != 0 {
+            return Some(format!("numbers without an end: {counters:?}"));
+        }
+        let episodes = self.window.len();
+        (episodes > EPISODE_WINDOW).then(|| format!("{episodes} last episodes; legal: up to {EPISODE_WINDOW}"))
     }
 
     fn episodes(&self) -> EpisodeStats {

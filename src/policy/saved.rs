@@ -1,0 +1,187 @@
+//! What a checkpoint holds of a policy: what it acts by and what its rows remember.
+
+use std::{ops::Range, sync::Arc, sync::PoisonError};
+
+use serde::{Deserialize, Serialize};
+
+use super::{
+    actor::{Actor, ActorKind, NetworkActor},
+    normalize::{Normalizer, RunningNorm},
+    packing::PackedWeights,
+    states::Identity,
+};
+use crate::{
+    checkpoint::{BlockReader, BlockWriter},
+    components::{WeightTensor, Weights},
+    error::Error,
+    task::Task,
+};
+
+/// A policy as it stands in a file.
+pub(crate) struct SavedActor {
+    /// Frames that it acted for.
+    pub frames: u64,
+    /// None if it is no network.
+    pub network: Option<SavedNetwork>,
+}
+
+/// A network as it stands in a file.
+pub(crate) struct SavedNetwork {
+    pub version: u64,
+    pub weights: Arc<Weights>,
+    /// Statistics of the observations, and what they amounted to when the weights were adopted; of weights that were not
+    /// yet, none.
+    pub norm: Option<(RunningNorm, Option<Normalizer>)>,
+}
+
+/// What the rows of a policy remember.
+#[derive(Serialize, Deserialize)]
+pub(crate) struct SavedStates {
+    /// `[rows, width]`.
+    words: Vec<f32>,
+    /// By row: whether the state is that of its episode.
+    own: Vec<u8>,
+}
+
+#[derive(Serialize, Deserialize)]
+struct Head {
+    frames: u64,
+    version: u64,
+    /// None if it is no network.
+    tensors: Option<u32>,
+    norm: Option<(RunningNorm, Option<Normalizer>)>,
+}
+
+impl<T: Task> Actor<T> {
+    /// Writes what the policy acts by; `latest` are its newest published weights, if it is a network, and `acts` says
+    /// whether they are adopted.
+    pub(crate) fn save(
+        &self,
+        latest: Option<(u64, Arc<Weights>)>,
+        acts: bool,
+        to: &mut BlockWriter<'_>,
+    ) -> Result<(), Error> {
+        let norm = match &self.kind {
+            ActorKind::Network(network) => network.running.clone().map(|running| {
+                let adopted = network.normalizer.clone().filter(|_| acts);
+                (running, adopted)
+            }),
+            _ => None,
+        };
+        let tensors = latest.as_ref().map(|(_, weights)| weights.0.len() as u32);
+        let version = latest.as_ref().map_or(0, |(version, _)| *version);
+        to.part(&Head { frames: self.frames, version, tensors, norm })?;
+        for (name, tensor) in latest.iter().flat_map(|(_, weights)| &weights.0) {
+            to.part(&(name, &tensor.shape, tensor.data.len() as u64))?;
+            to.raw(bytemuck::cast_slice(&tensor.data))?;
+        }
+        Ok(())
+    }
+
+    /// The numbers that a row remembers.
+    pub(crate) fn state_width(&self) -> usize {
+        self.plan().map_or(0, super::plan::Plan::state)
+    }
+
+    /// Writes what the policy's rows remember. Errors: a device that is lost.
+    pub(crate) fn save_states<'a>(
+        &self,
+        rows: impl Iterator<Item = Identity<'a>>,
+        to: &mut BlockWriter<'_>,
+    ) -> Result<(), Error> {
+        let ActorKind::Network(network) = &self.kind else { return Ok(()) };
+        if network.states.width() == 0 {
+            return Ok(());
+        }
+        if let Some(lane) = network.networks.first() {
+            lane.lock().unwrap_or_else(PoisonError::into_inner).network.pull_states(&network.states)?;
+        }
+        let (words, own) = network.states.save(own_rows(&self.duty.rows, rows));
+        to.part(&SavedStates { words, own })
+    }
+
+    /// Reads what was [saved](Self::save_states); none for a policy without memory. Errors: not as much as its rows have.
+    pub(crate) fn load_states(&self, from: &mut BlockReader<'_>) -> Result<Option<SavedStates>, Error> {
+        let (width, rows) = (self.state_width(), self.count());
+        if width == 0 {
+            return Ok(None);
+        }
+        let saved: SavedStates = from.part()?;
+        if saved.own.len() != rows || saved.words.len() != rows * width {
+            let (words, found) = (saved.words.len(), saved.own.len());
+            let problem = format!("{words} numbers of {found} rows; legal: {width} a row of {rows}");
+            return Err(Error::Checkpoint(format!("memory of policy {}: {problem}", self.number())));
+        }
+        Ok(Some(saved))
+    }
+
+    /// Lets the rows remember what was saved. Errors: a device that is lost.
+    pub(crate) fn restore_states<'a>(
+        &mut self,
+        saved: &SavedStates,
+        rows: impl Iterator<Item = Identity<'a>>,
+    ) -> Result<(), Error> {
+        let ActorKind::Network(network) = &mut self.kind else { return Ok(()) };
+        let NetworkActor { states, networks, .. } = &mut **network;
+        states.restore(own_rows(&self.duty.rows, rows), &saved.words, &saved.own);
+        match networks.first_mut() {
+            Some(lane) => lane.get_mut().unwrap_or_else(PoisonError::into_inner).network.push_states(states),
+            None => Ok(()),
+        }
+    }
+
+    /// Checks a network from a file and packs its weights. Errors: tensors and statistics of another network.
+    pub(crate) fn prepare(&self, saved: &SavedNetwork) -> Result<PackedWeights, Error> {
+        let ActorKind::Network(network) = &self.kind else {
+            return Err(Error::Checkpoint(format!("policy {} is no network", self.number())));
+        };
+        saved.weights.check(&network.plan.tensors())?;
+        if let Some((running, adopted)) = &saved.norm {
+            running.check(network.plan.inputs)?;
+            adopted.iter().try_for_each(|adopted| adopted.check(network.plan.inputs))?;
+        }
+        network.packing.pack(&saved.weights)
+    }
+
+    /// Acts by a network from a file, which is [prepared](Self::prepare); keeps its own statistics of observations if
+    /// the file has none.
+    pub(crate) fn restore(&mut self, saved: &SavedNetwork, packed: PackedWeights) -> Result<(), Error> {
+        let ActorKind::Network(network) = &mut self.kind else { return Ok(()) };
+        let norm = saved.norm.as_ref().filter(|_| network.running.is_some());
+        if let Some((running, _)) = norm {
+            // Whether they go on growing is the builder's to say.
+            let frozen = network.running.as_ref().is_some_and(|running| running.frozen);
+            network.running = Some(RunningNorm { frozen, ..running.clone() });
+        }
+        network.adopt(saved.weights.clone(), packed)?;
+        if let Some((_, Some(adopted))) = norm {
+            network.normalizer = Some(adopted.clone());
+            network.evaluator.set(saved.weights.clone(), network.normalizer.clone());
+        }
+        Ok(())
+    }
+}
+
+fn own_rows<'a>(
+    own: &Range<u32>,
+    rows: impl Iterator<Item = Identity<'a>>,
+) -> impl Iterator<Item = Identity<'a>> {
+    rows.filter(|(slot, ..)| own.contains(&slot.0))
+}
+
+impl SavedActor {
+    /// Reads what was [saved](Actor::save).
+    pub(crate) fn load(from: &mut BlockReader<'_>) -> Result<Self, Error> {
+        let Head { frames, version, tensors, norm } = from.part()?;
+        let mut weights = Weights::new();
+        for _ in 0..tensors.unwrap_or(0) {
+            let (name, shape, elements): (String, Vec<usize>, u64) = from.part()?;
+            let mut bytes = Vec::new();
+            from.raw(elements.saturating_mul(4), &mut bytes)?;
+            let data = bytemuck::pod_collect_to_vec(&bytes);
+            weights.0.insert(name, WeightTensor { shape, data });
+        }
+        let network = tensors.map(|_| SavedNetwork { version, weights: Arc::new(weights), norm });
+        Ok(Self { frames, network })
+    }
+}
