@@ -27,11 +27,12 @@ pub(crate) struct SavedActor {
 
 /// A network as it stands in a file.
 pub(crate) struct SavedNetwork {
-    pub version: u64,
-    pub weights: Arc<Weights>,
-    /// Statistics of the observations, and what they amounted to when the weights were adopted; of weights that were not
-    /// yet, none.
-    pub norm: Option<(RunningNorm, Option<Normalizer>)>,
+    /// The weights that it acts by, and their version.
+    pub acts: (u64, Arc<Weights>),
+    /// Those that were published since, if there are any.
+    pub newer: Option<(u64, Arc<Weights>)>,
+    /// Statistics of the observations, and what they amounted to when the weights were adopted.
+    pub norm: Option<(RunningNorm, Normalizer)>,
 }
 
 /// What the rows of a policy remember.
@@ -46,32 +47,53 @@ pub(crate) struct SavedStates {
 #[derive(Serialize, Deserialize)]
 struct Head {
     frames: u64,
-    version: u64,
     /// None if it is no network.
-    tensors: Option<u32>,
-    norm: Option<(RunningNorm, Option<Normalizer>)>,
+    acts: Option<Set>,
+    newer: Option<Set>,
+    norm: Option<(RunningNorm, Normalizer)>,
+}
+
+/// A set of weights, whose tensors follow.
+#[derive(Clone, Copy, Serialize, Deserialize)]
+struct Set {
+    version: u64,
+    tensors: u32,
+}
+
+impl Set {
+    fn of((version, weights): &(u64, Arc<Weights>)) -> Self {
+        Self { version: *version, tensors: weights.0.len() as u32 }
+    }
+
+    fn load(self, from: &mut BlockReader<'_>) -> Result<(u64, Arc<Weights>), Error> {
+        let (mut weights, mut bytes) = (Weights::new(), Vec::new());
+        for _ in 0..self.tensors {
+            let (name, shape, elements): (String, Vec<usize>, u64) = from.part()?;
+            from.raw(elements.saturating_mul(4), &mut bytes)?;
+            let data = bytemuck::pod_collect_to_vec(&bytes);
+            weights.0.insert(name, WeightTensor { shape, data });
+        }
+        Ok((self.version, Arc::new(weights)))
+    }
 }
 
 impl<T: Task> Actor<T> {
-    /// Writes what the policy acts by; `latest` are its newest published weights, if it is a network, and `acts` says
-    /// whether they are adopted.
+    /// Writes what the policy acts by: weights of version `version`, and `latest`, the newest published ones, if it is a
+    /// network.
     pub(crate) fn save(
         &self,
+        version: u64,
         latest: Option<(u64, Arc<Weights>)>,
-        acts: bool,
         to: &mut BlockWriter<'_>,
     ) -> Result<(), Error> {
-        let norm = match &self.kind {
-            ActorKind::Network(network) => network.running.clone().map(|running| {
-                let adopted = network.normalizer.clone().filter(|_| acts);
-                (running, adopted)
-            }),
-            _ => None,
-        };
-        let tensors = latest.as_ref().map(|(_, weights)| weights.0.len() as u32);
-        let version = latest.as_ref().map_or(0, |(version, _)| *version);
-        to.part(&Head { frames: self.frames, version, tensors, norm })?;
-        for (name, tensor) in latest.iter().flat_map(|(_, weights)| &weights.0) {
+        let (mut acts, mut norm) = (None, None);
+        if let ActorKind::Network(network) = &self.kind {
+            acts = Some((version, network.evaluator.weights()));
+            norm = network.running.clone().zip(network.normalizer.clone());
+        }
+        let newer = latest.filter(|(latest, _)| acts.is_some() && *latest != version);
+        to.part(&Head { frames: self.frames, acts: acts.as_ref().map(Set::of), newer: newer.as_ref().map(Set::of), norm })?;
+        for (name, tensor) in acts.iter().chain(&newer).flat_map(|(_, weights)| &weights.0) {
             to.part(&(name, &tensor.shape, tensor.data.len() as u64))?;
             to.raw(bytemuck::cast_slice(&tensor.data))?;
         }
@@ -135,28 +157,25 @@ impl<T: Task> Actor<T> {
         let ActorKind::Network(network) = &self.kind else {
             return Err(Error::Checkpoint(format!("policy {} is no network", self.number())));
         };
-        saved.weights.check(&network.plan.tensors())?;
+        let tensors = network.plan.tensors();
+        saved.newer.iter().chain([&saved.acts]).try_for_each(|(_, weights)| weights.check(&tensors))?;
         if let Some((running, adopted)) = &saved.norm {
             running.check(network.plan.inputs)?;
-            adopted.iter().try_for_each(|adopted| adopted.check(network.plan.inputs))?;
+            adopted.check(network.plan.inputs)?;
         }
-        network.packing.pack(&saved.weights)
+        network.packing.pack(&saved.acts.1)
     }
 
     /// Acts by a network from a file, which is [prepared](Self::prepare); keeps its own statistics of observations if
     /// the file has none.
     pub(crate) fn restore(&mut self, saved: &SavedNetwork, packed: PackedWeights) -> Result<(), Error> {
         let ActorKind::Network(network) = &mut self.kind else { return Ok(()) };
-        let norm = saved.norm.as_ref().filter(|_| network.running.is_some());
-        if let Some((running, _)) = norm {
+        network.adopt(saved.acts.1.clone(), packed)?;
+        if let (Some(own), Some((running, adopted))) = (&mut network.running, &saved.norm) {
             // Whether they go on growing is the builder's to say.
-            let frozen = network.running.as_ref().is_some_and(|running| running.frozen);
-            network.running = Some(RunningNorm { frozen, ..running.clone() });
-        }
-        network.adopt(saved.weights.clone(), packed)?;
-        if let Some((_, Some(adopted))) = norm {
+            *own = RunningNorm { frozen: own.frozen, ..running.clone() };
             network.normalizer = Some(adopted.clone());
-            network.evaluator.set(saved.weights.clone(), network.normalizer.clone());
+            network.evaluator.set(saved.acts.1.clone(), network.normalizer.clone());
         }
         Ok(())
     }
@@ -172,16 +191,9 @@ fn own_rows<'a>(
 impl SavedActor {
     /// Reads what was [saved](Actor::save).
     pub(crate) fn load(from: &mut BlockReader<'_>) -> Result<Self, Error> {
-        let Head { frames, version, tensors, norm } = from.part()?;
-        let mut weights = Weights::new();
-        for _ in 0..tensors.unwrap_or(0) {
-            let (name, shape, elements): (String, Vec<usize>, u64) = from.part()?;
-            let mut bytes = Vec::new();
-            from.raw(elements.saturating_mul(4), &mut bytes)?;
-            let data = bytemuck::pod_collect_to_vec(&bytes);
-            weights.0.insert(name, WeightTensor { shape, data });
-        }
-        let network = tensors.map(|_| SavedNetwork { version, weights: Arc::new(weights), norm });
-        Ok(Self { frames, network })
+        let Head { frames, acts, newer, norm } = from.part()?;
+        let acts = acts.map(|set| set.load(from)).transpose()?;
+        let newer = newer.map(|set| set.load(from)).transpose()?;
+        Ok(Self { frames, network: acts.map(|acts| SavedNetwork { acts, newer, norm }) })
     }
 }

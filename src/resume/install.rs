@@ -30,13 +30,15 @@ impl<T: Task> Collector<T> {
             return Ok(skipped);
         };
         let goes_on = self.install_envs(&rows)?;
+        // The frames of episodes that are to be joined were discarded at the end of the budget.
+        let forgot = ledger.pending > 0 && rows.assembly.as_ref().is_some_and(|assembly| !assembly.is_seated());
         let frames: Vec<u64> = policies.iter().map(|(frames, _)| *frames).collect();
         self.install_networks(policies.into_iter().map(|(_, network)| network).collect())?;
         let serial = ledger.counters.trajectory_serial;
         *self.drive.monitor.ledger() = ledger;
         self.config.seed = seed;
         self.install_rows(rows, serial, &frames)?;
-        if !goes_on {
+        if !goes_on || forgot && self.ticks_left() > 0 {
             self.end_at_checkpoint()?;
         }
         Ok(skipped)
@@ -66,11 +68,12 @@ impl<T: Task> Collector<T> {
             if let Err(error) = actor.restore(saved, packed.clone()) {
                 failed = Some(error);
             }
-            *published = PolicyWeights::new(saved.version, saved.weights.clone());
+            let (version, weights) = saved.acts.clone();
+            *published = PolicyWeights::new(version, weights);
             if let Some(handle) = self.policies.get(number).and_then(|seat| seat.weights.as_ref()) {
-                handle.restore(saved.version, saved.weights.clone());
+                handle.restore(version, saved.newer.clone().unwrap_or(saved.acts.clone()));
             }
-            versions.push((number, saved.version));
+            versions.push((number, version));
         }
         let mut plan = self.drive.world.resource_mut::<TickPlan<T>>();
         versions.into_iter().for_each(|(policy, version)| plan.versions.set(policy, version));

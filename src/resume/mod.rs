@@ -48,8 +48,8 @@ impl<T: Task> Collector<T> {
     /// # Ok::<(), gleaner::Error>(())
     /// ```
     ///
-    /// In it are: counters, gauges and the last episodes' returns; of each policy the newest published weights with their
-    /// version, the statistics of observations, the frames that an epsilon is annealed by; of each row its episode, step,
+    /// In it are: counters, gauges and the last episodes' returns; of each policy the weights that act with their
+    /// version, those that were published since, the statistics of observations, the frames that an epsilon is annealed by; of each row its episode, step,
     /// return, trajectory id, stream, observation, mask, outputs of the newest frame, and what a recurrent network or a
     /// noise process remembers; the environments, by their [`StateCodec`](crate::env::StateCodec); frames that wait for
     /// the end of their episode or for a batch; the seed.
@@ -59,8 +59,9 @@ impl<T: Task> Collector<T> {
     /// replay buffer, which has [its own file](crate::replay::Replay::save): save both between the same two receipts.
     ///
     /// Episodes of environments without a codec cannot go on: `load` ends them, truncated by
-    /// [`Truncation::Checkpoint`](crate::components::Truncation::Checkpoint), and starts new ones. So it does where
-    /// whole trajectories are collected and the budget was used up, which discards frames of episodes that run.
+    /// [`Truncation::Checkpoint`](crate::components::Truncation::Checkpoint), and starts new ones. So it does under
+    /// a larger budget where whole trajectories are collected and the budget was used up, which has discarded the frames
+    /// of episodes that ran.
     ///
     /// The file at `path` is the old one until the new one is whole and on the disk. Errors: [`Error::State`] after a
     /// shutdown, or if a row has left the world; [`Error::Io`]; [`Error::Checkpoint`] for what an environment's codec
@@ -87,10 +88,9 @@ impl<T: Task> Collector<T> {
         let (actors, versions) = (actors::<T>(world), self.versions());
         for (actor, seat) in actors.iter().zip(&self.policies) {
             let latest = seat.weights.as_ref().map(|weights| weights.latest());
-            let acts = latest.as_ref().is_none_or(|(version, _)| *version == versions.get(actor.number()));
-            actor.save(latest, acts, &mut to)?;
+            actor.save(versions.get(actor.number()), latest, &mut to)?;
         }
-        rollout.save(&mut to)?;
+        rollout.save(actors.len(), &mut to)?;
         to.part(&receipts.unwrap_or_default())?;
         rows.iter().try_for_each(|row| row.save(&mut to))?;
         let keys = rows::keys(&rows, self.config.seed);
@@ -155,9 +155,7 @@ impl<T: Task> Collector<T> {
     }
 
     fn save_envs(&self, to: &mut BlockWriter<'_>) -> Result<(), Error> {
-        // Frames of whole trajectories were discarded at the end of the budget: what runs cannot be joined any more.
-        let runs = !(self.joins() && self.state == State::Finished);
-        let states = if runs { self.stepper.save_states(&self.drive.world, &self.entities)? } else { None };
+        let states = self.stepper.save_states(&self.drive.world, &self.entities)?;
         to.part(&states.as_ref().map(|states| states.len() as u64))?;
         states.iter().flatten().try_for_each(|state| {
             to.part(&(state.len() as u64))?;

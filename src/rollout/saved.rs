@@ -28,13 +28,13 @@ struct State {
 }
 
 impl<T: Task> Rollout<T> {
-    /// Writes what outlives a rollout.
-    pub(crate) fn save(&self, to: &mut BlockWriter<'_>) -> Result<(), Error> {
+    /// Writes what outlives a rollout of `policies` policies.
+    pub(crate) fn save(&self, policies: usize, to: &mut BlockWriter<'_>) -> Result<(), Error> {
         to.part(&State {
             rollout: self.rollout,
             first_versions: self.first_versions.clone(),
             started: self.started.clone(),
-            acted: self.plan.versions.iter().collect(),
+            acted: (0..policies).map(|policy| self.plan.versions.get(policy)).collect(),
             forced: self.forced.iter().map(|(ended, trajectory)| (ended.slot, *trajectory)).collect(),
         })?;
         self.forced.iter().try_for_each(|(ended, _)| to.raw(bytemuck::bytes_of(&ended.last)))

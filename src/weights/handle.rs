@@ -62,12 +62,16 @@ impl WeightsHandle {
         Ok(handle)
     }
 
-    /// Goes on at `version`, with a set that [`Weights::check`] accepts, whatever was published before.
-    pub(crate) fn restore(&self, version: u64, weights: Arc<Weights>) {
-        let before = std::mem::replace(&mut *lock(&self.0.latest), (version, weights));
+    /// Goes on where version `adopted` acts and `latest` is the newest one, a set that [`Weights::check`] accepts, whatever
+    /// was published before.
+    pub(crate) fn restore(&self, adopted: u64, latest: (u64, Arc<Weights>)) {
+        let version = latest.0;
+        let mut place = lock(&self.0.latest);
+        let before = std::mem::replace(&mut *place, latest);
         self.0.version.store(version, Ordering::Release);
+        drop(place);
         drop(before);
-        *lock(&self.0.adopted) = version;
+        *lock(&self.0.adopted) = adopted;
         self.0.adoption.notify_all();
     }
 
