@@ -92,7 +92,12 @@ impl<T: Task> Actor<T> {
             norm = network.running.clone().zip(network.normalizer.clone());
         }
         let newer = latest.filter(|(latest, _)| acts.is_some() && *latest != version);
-        to.part(&Head { frames: self.frames, acts: acts.as_ref().map(Set::of), newer: newer.as_ref().map(Set::of), norm })?;
+        to.part(&Head {
+            frames: self.frames,
+            acts: acts.as_ref().map(Set::of),
+            newer: newer.as_ref().map(Set::of),
+            norm,
+        })?;
         for (name, tensor) in acts.iter().chain(&newer).flat_map(|(_, weights)| &weights.0) {
             to.part(&(name, &tensor.shape, tensor.data.len() as u64))?;
             to.raw(bytemuck::cast_slice(&tensor.data))?;
@@ -181,10 +186,7 @@ impl<T: Task> Actor<T> {
     }
 }
 
-fn own_rows<'a>(
-    own: &Range<u32>,
-    rows: impl Iterator<Item = Identity<'a>>,
-) -> impl Iterator<Item = Identity<'a>> {
+fn own_rows<'a>(own: &Range<u32>, rows: impl Iterator<Item = Identity<'a>>) -> impl Iterator<Item = Identity<'a>> {
     rows.filter(|(slot, ..)| own.contains(&slot.0))
 }
 
@@ -192,6 +194,12 @@ impl SavedActor {
     /// Reads what was [saved](Actor::save).
     pub(crate) fn load(from: &mut BlockReader<'_>) -> Result<Self, Error> {
         let Head { frames, acts, newer, norm } = from.part()?;
+        let versions = acts.iter().chain(&newer).fold(0, |most, set| set.version | most);
+        if (frames | versions) >> 62 != 0 {
+            return Err(Error::Checkpoint(format!(
+                "policy: it acted for {frames} frames, by versions up to {versions}"
+            )));
+        }
         let acts = acts.map(|set| set.load(from)).transpose()?;
         let newer = newer.map(|set| set.load(from)).transpose()?;
         Ok(Self { frames, network: acts.map(|acts| SavedNetwork { acts, newer, norm }) })

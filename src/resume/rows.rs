@@ -34,6 +34,9 @@ pub(super) struct Row<T: Task> {
     value: Value,
 }
 
+/// Largest number of an episode and a step that a row can go on from: both are counted in 32 bits.
+const MOST: u32 = u32::MAX - (1 << 20);
+
 /// A row as its policy knows it.
 pub(super) type Key = (Slot, ActionKey, Episode);
 
@@ -112,10 +115,7 @@ impl<T: Task> Row<T> {
             (Observation::<T>(self.observation), LastObservation::<T>(self.last)),
             (Action::<T>(self.action), ActionMask::<T>(self.mask), self.reward, self.end),
             (self.step, self.total, self.episode, self.id),
-            (
-                ActionKey(Seed(seed).row_key(row, Purpose::Action)),
-                Stream::from_key(key, self.episode.0, self.draws),
-            ),
+            (ActionKey(Seed(seed).row_key(row, Purpose::Action)), Stream::from_key(key, self.episode.0, self.draws)),
             (self.log_prob, self.value),
         ));
     }
@@ -132,6 +132,9 @@ pub(super) fn check<T: Task>(rows: &[Row<T>], worker: u16, serial: u64, pending:
         }
         if !ids.insert(row.id) {
             return wrong(i, format!("its trajectory {:?} is another row's too", row.id));
+        }
+        if row.episode.0.max(row.step.0) > MOST {
+            return wrong(i, format!("it is at step {} of episode {}; legal: up to {MOST}", row.step.0, row.episode.0));
         }
         if !row.observation.is_finite() {
             return wrong(i, format!("it sees {:?}; legal: finite numbers", row.observation));

@@ -56,7 +56,11 @@ impl<T: Task> Staged<T> {
             Ok(()) => true,
         };
         if head.backend != own.backend {
-            tracing::warn!("checkpoint of a policy on {}, which runs on {} here: other bits", head.backend, own.backend);
+            tracing::warn!(
+                "checkpoint of a policy on {}, which runs on {} here: other bits",
+                head.backend,
+                own.backend
+            );
         }
         let ledger: Ledger = from.part()?;
         if let Some(problem) = ledger.problem() {

@@ -79,15 +79,16 @@ impl<T: Task> Assembly<T> {
             }
             at = frames.end;
             let (ready, id) = (&self.ready, complete.trajectory.map(|trajectory| trajectory.id));
-            let steps = ready.values(column::STEP, frames.clone()).zip(ready.values(column::TRAJECTORY, frames.clone()));
+            let steps =
+                ready.values(column::STEP, frames.clone()).zip(ready.values(column::TRAJECTORY, frames.clone()));
             let ends = ready.values(column::END, frames.clone()).zip(ready.values(column::FLAGS, frames));
             check_frames(steps.zip(ends), None, id, true)?;
         }
         let seated = self.open.iter().zip(&self.gone).zip(&self.seats);
         let mut slots = 0;
         for (slot, ((id, step), ((piece, gone), seat))) in rows.zip(seated).enumerate() {
-            if seat.0 as usize != slot || piece.frames + gone != step.0 as usize {
-                let frames = piece.frames + gone;
+            let frames = piece.frames.saturating_add(*gone);
+            if seat.0 as usize != slot || frames != step.0 as usize {
                 return Err(wrong(format!("row {} at step {} has {frames} frames in slot {slot}", seat.0, step.0)));
             }
             let steps = self.chunks.values(piece, column::STEP).zip(self.chunks.values(piece, column::TRAJECTORY));

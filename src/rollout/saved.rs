@@ -59,6 +59,9 @@ impl<T: Task> SavedRollout<T> {
         if let Some(slot) = slots.into_iter().find(|slot| **slot as usize >= rows) {
             return Err(Error::Checkpoint(format!("rollout: an episode of slot {slot}; legal: below {rows}")));
         }
+        if state.rollout >> 62 != 0 {
+            return Err(Error::Checkpoint(format!("rollout: its number is {}", state.rollout)));
+        }
         if state.first_versions.len() != rows {
             let found = state.first_versions.len();
             return Err(Error::Checkpoint(format!("rollout: first versions of {found} rows; legal: {rows}")));

@@ -24,7 +24,8 @@ fn path(name: &str) -> PathBuf {
 }
 
 fn spec() -> NetworkSpec {
-    let spec = NetworkSpec { trunk: vec![Layer::Gru(3)], actor: vec![], critic: Some(vec![]), ..NetworkSpec::default() };
+    let spec =
+        NetworkSpec { trunk: vec![Layer::Gru(3)], actor: vec![], critic: Some(vec![]), ..NetworkSpec::default() };
     NetworkSpec { normalize: Some(Normalize::default()), ..spec }
 }
 
@@ -94,7 +95,7 @@ fn ck01_episodes_behind_the_end_begin_anew() {
     let mut second = new(72);
     second.load_from(&mut &saved(&first)[..]).unwrap();
     assert_eq!(second.stats().trajectory_pending_frames, 0);
-    while let Some(batch) = second.next() {
+    for batch in second.by_ref() {
         let batch = batch.unwrap();
         assert!(batch.trajectories().iter().all(|trajectory| trajectory.length == 7), "{:?}", batch.trajectories());
         assert!(batch.ends().iter().all(|end| !end.truncated()));

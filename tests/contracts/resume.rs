@@ -64,12 +64,7 @@ impl Between {
 }
 
 /// Collects up to batch number `to`, exclusive; the number of the first is `from`.
-fn collect<T: Task>(
-    collector: &mut Collector<T>,
-    (from, to): (usize, usize),
-    between: Between,
-    log: &mut Vec<String>,
-) {
+fn collect<T: Task>(collector: &mut Collector<T>, (from, to): (usize, usize), between: Between, log: &mut Vec<String>) {
     for batch in from..to {
         match collector.next() {
             Some(next) => log.push(told(&next.unwrap(), &collector.stats())),
@@ -266,11 +261,8 @@ fn i7_every_environment_goes_on() {
 fn g1_epsilon_and_budget_go_on() {
     let policy = || {
         let epsilon = Annealed { from: 1.0, to: 0.1, frames: 700 };
-        let spec = NetworkSpec {
-            critic: None,
-            head: HeadSpec::Q { epsilon },
-            ..NetworkSpec::mlp(&[8], Activation::Relu)
-        };
+        let spec =
+            NetworkSpec { critic: None, head: HeadSpec::Q { epsilon }, ..NetworkSpec::mlp(&[8], Activation::Relu) };
         Policy::network(spec).backend(Backend::Cpu)
     };
     let new = || {

@@ -34,7 +34,8 @@ fn new() -> Collector<Tag> {
         Policy::network(spec).backend(Backend::Cpu)
     };
     let policies = [(0..2, network(vec![Layer::Gru(2)], true)), (2..3, network(vec![], false))];
-    let builder = tags(Script::lengths(&[3, 40, 7], Ending::Truncated)).rows(3).frames_per_batch(3 * 9).policies(policies);
+    let builder =
+        tags(Script::lengths(&[3, 40, 7], Ending::Truncated)).rows(3).frames_per_batch(3 * 9).policies(policies);
     builder.trajs_per_batch(1).build().unwrap()
 }
 
@@ -123,7 +124,10 @@ fn cases(count: usize, seed: u64, mut make: impl FnMut(&mut Random) -> Vec<u8>) 
             }
             Err(error) => {
                 assert!(!error.to_string().is_empty());
-                assert!(case % 64 != 0 || before(&collector) == untouched, "case {case} left something behind: {error}");
+                assert!(
+                    case % 64 != 0 || before(&collector) == untouched,
+                    "case {case} left something behind: {error}"
+                );
             }
         }
     }
