@@ -1,6 +1,6 @@
 //! Collectors and batches whose task is known at run time only.
 
-use std::{any::Any, fmt};
+use std::{any::Any, fmt, path::Path};
 
 use bytemuck::Pod;
 use ndarray::ArrayViewD;
@@ -41,6 +41,10 @@ pub trait AnyCollector: Iterator<Item = Result<AnyBatch, Error>> + fmt::Debug + 
     fn next_receipt(&mut self) -> Option<Result<Receipt, Error>>;
     /// Ends the collection.
     fn shutdown(&mut self);
+    /// Saves all that the collection goes on from, as [`Collector::save`].
+    fn save(&self, path: &Path) -> Result<(), Error>;
+    /// Goes on from a file, as [`Collector::load`].
+    fn load(&mut self, path: &Path) -> Result<(), Error>;
     /// The `Collector<T>`, to be downcast.
     fn as_any_mut(&mut self) -> &mut dyn Any;
 }
@@ -101,6 +105,12 @@ impl<T: Task> AnyCollector for Erased<T> {
     }
     fn shutdown(&mut self) {
         self.0.shutdown();
+    }
+    fn save(&self, path: &Path) -> Result<(), Error> {
+        self.0.save(path)
+    }
+    fn load(&mut self, path: &Path) -> Result<(), Error> {
+        self.0.load(path)
     }
     fn as_any_mut(&mut self) -> &mut dyn Any {
         &mut self.0

@@ -46,6 +46,7 @@ pub mod registry;
 pub mod replay;
 mod replay_writer;
 mod restart;
+mod resume;
 pub mod rollout;
 mod ron_file;
 pub mod run;

@@ -9,7 +9,7 @@ use crate::{
 };
 
 /// A write to a replay buffer.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, serde::Serialize, serde::Deserialize)]
 pub struct Receipt {
     /// Number of the write among this collector's, from 0.
     pub index: u64,

@@ -121,6 +121,19 @@ impl<T: Task> ReplayWriter<T> {
         }
     }
 
+    /// The writes that were not yielded yet. Errors: a write failed, which will be said first.
+    pub(crate) fn waiting(&self) -> Result<Vec<Receipt>, Error> {
+        match &self.error {
+            None => Ok(self.receipts.iter().copied().collect()),
+            Some(error) => Err(Error::State { call: "save", problem: format!("a write failed: {error}") }),
+        }
+    }
+
+    /// Yields these first.
+    pub(crate) fn restore(&mut self, receipts: Vec<Receipt>) {
+        self.receipts = receipts.into();
+    }
+
     fn write(&mut self, frames: &dyn Frames) {
         match self.replay.extend(frames) {
             Ok(written) => self.done.push_back(written),

@@ -12,7 +12,7 @@ use crate::{
     },
     env::{BatchEnv, BatchSim, Env, EnvSettings},
     error::Error,
-    rollout::{Ended, with_rollout},
+    rollout::{Assembly, Ended, Rollout, with_rollout},
     seed::{Purpose, Seed, Stream},
     task::Task,
 };
@@ -30,7 +30,17 @@ impl<T: Task> Collector<T> {
             self.discard_waiting(&slots);
             return reset.into_iter().collect::<Result<_, _>>().inspect_err(|_| self.shutdown());
         }
-        self.cut(&slots);
+        self.discard_waiting(&slots);
+        self.cut(&slots, Truncation::ForcedReset);
+        self.restart_rows(&slots)
+    }
+
+    /// Ends the episodes of all rows where a checkpoint stands that does not hold them, and starts new ones. Frames that
+    /// wait are delivered with their episode. Errors: what `reset` of the environment gives, after a clean shutdown.
+    pub(crate) fn end_at_checkpoint(&mut self) -> Result<(), Error> {
+        let slots = self.slots(Rows::All)?;
+        self.cut(&slots, Truncation::Checkpoint);
+        self.drive.monitor.ledger().open = 0;
         self.restart_rows(&slots)
     }
 
@@ -51,7 +61,8 @@ impl<T: Task> Collector<T> {
             self.config.seed = seed;
             return reseeded.into_iter().try_fold(seed, |_, seed| seed).inspect_err(|_| self.shutdown());
         }
-        self.cut(&slots);
+        self.discard_waiting(&slots);
+        self.cut(&slots, Truncation::ForcedReset);
         self.config.seed = seed;
         self.stepper.reseed(&mut self.drive.world, Seed(seed));
         // Rows and episodes may be called as before.
@@ -89,47 +100,29 @@ impl<T: Task> Collector<T> {
         }
     }
 
-    /// Ends the episodes of the rows in `slots`; environments are not touched yet.
-    fn cut(&mut self, slots: &[(u32, RowIndex)]) {
+    /// Ends the episodes of the rows in `slots`; environments are not touched yet. Whole trajectories are joined of frames
+    /// that are held: of an episode whose frames are not, there is none.
+    fn cut(&mut self, slots: &[(u32, RowIndex)], reason: Truncation) {
         let joins = self.joins();
-        self.discard_waiting(slots);
         let Self { drive, entities, .. } = self;
+        let specs = drive.specs.clone();
         with_rollout::<T, _>(&mut drive.world, |world, rollout| {
             let mut ledger = drive.monitor.ledger();
             for (slot, row) in slots {
-                let Ok(mut entity) = world.get_entity_mut(entities[*slot as usize]) else { continue };
-                let Ok((mut step, mut total, mut id, mut episode, mut stream, last)) = entity.get_components_mut::<(
-                    &mut EpisodeStep,
-                    &mut EpisodeReturn,
-                    &mut TrajectoryId,
-                    &mut Episode,
-                    &mut Stream,
-                    &Observation<T>,
-                )>() else {
+                let entity = entities[*slot as usize];
+                let Some((trajectory, last)) = next_episode(world, rollout, (entity, *slot, *row), reason) else {
                     continue;
                 };
-                let trajectory = Trajectory {
-                    id: *id,
-                    row: *row,
-                    rollout: rollout.rollout,
-                    // Before the first tick.
-                    tick: u32::MAX,
-                    length: step.0,
-                    total_reward: total.0,
-                    first_version: rollout.first_versions[*slot as usize],
-                    last_version: rollout.plan.versions.of(*slot),
-                    end: End::truncated_by(Truncation::ForcedReset),
-                };
-                if joins {
-                    ledger.pending = ledger.pending.saturating_sub(u64::from(step.0));
-                } else if step.0 > 0 {
+                let assembly = world.get_resource_mut::<Assembly<T>>();
+                let held = assembly.is_some_and(|mut held| held.end(*slot as usize, trajectory, last, &specs));
+                if held || !joins && trajectory.length > 0 {
                     ledger.episodes_ended(&[trajectory]);
-                    rollout.forced.push_back((Ended { slot: *slot, last: last.0 }, trajectory));
+                } else {
+                    ledger.pending = ledger.pending.saturating_sub(u64::from(trajectory.length));
                 }
-                (*step, *total, *id) = (EpisodeStep(0), EpisodeReturn(0.0), rollout.next_id());
-                episode.0 += 1;
-                stream.start_episode(episode.0);
-                rollout.started.push(*slot);
+                if !joins && trajectory.length > 0 {
+                    rollout.forced.push_back((Ended { slot: *slot, last }, trajectory));
+                }
             }
             ledger.counters.trajectory_serial = rollout.serial;
         });
@@ -152,6 +145,43 @@ impl<T: Task> Collector<T> {
         // Rows that did not start have no first observation to go on from.
         self.stepper.restart(&mut self.drive.world, &entities).inspect_err(|_| self.shutdown())
     }
+}
+
+/// Lets a row, an entity in a slot, stand at the start of its next episode; returns the one that ended and what it saw
+/// last. None for a row that has left the world.
+fn next_episode<T: Task>(
+    world: &mut World,
+    rollout: &mut Rollout<T>,
+    (entity, slot, row): (Entity, u32, RowIndex),
+    reason: Truncation,
+) -> Option<(Trajectory, T::Observation)> {
+    let mut entity = world.get_entity_mut(entity).ok()?;
+    let columns = entity.get_components_mut::<(
+        &mut EpisodeStep,
+        &mut EpisodeReturn,
+        &mut TrajectoryId,
+        &mut Episode,
+        &mut Stream,
+        &Observation<T>,
+    )>();
+    let (mut step, mut total, mut id, mut episode, mut stream, last) = columns.ok()?;
+    let trajectory = Trajectory {
+        id: *id,
+        row,
+        rollout: rollout.rollout,
+        // Before the first tick.
+        tick: u32::MAX,
+        length: step.0,
+        total_reward: total.0,
+        first_version: rollout.first_versions[slot as usize],
+        last_version: rollout.plan.versions.of(slot),
+        end: End::truncated_by(reason),
+    };
+    (*step, *total, *id) = (EpisodeStep(0), EpisodeReturn(0.0), rollout.next_id());
+    episode.0 += 1;
+    stream.start_episode(episode.0);
+    rollout.started.push(slot);
+    Some((trajectory, last.0))
 }
 
 impl<E: Env> Collector<E> {

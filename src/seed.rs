@@ -142,6 +142,11 @@ impl Stream {
         self.episode
     }
 
+    /// Draws that were made in the episode, wrapping.
+    pub fn draws(&self) -> u32 {
+        self.draw
+    }
+
     /// Starts a new episode of the same row and purpose at its first draw.
     #[inline]
     pub fn start_episode(&mut self, episode: u32) {

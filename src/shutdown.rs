@@ -41,7 +41,7 @@ impl<T: Task> Collector<T> {
     }
 
     /// The cumulative counters, to be given to [`load_counters`](Self::load_counters) of another collector. Frames that
-    /// no batch holds count as discarded there: their episodes are not saved.
+    /// no batch holds count as discarded there: their episodes are not saved. [`save`](Self::save) saves everything.
     pub fn counters(&self) -> Counters {
         let ledger = self.drive.monitor.whole();
         let mut counters = ledger.counters;

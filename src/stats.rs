@@ -153,7 +153,7 @@ pub struct Counters {
 }
 
 /// The ledger that systems write and [`Monitor`] reads.
-#[derive(Clone, Debug, Default)]
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 pub(crate) struct Ledger {
     pub counters: Counters,
     /// Gauges.
@@ -245,6 +245,30 @@ impl Ledger {
         }
         self.versions.iter_mut().zip(&worker.versions).for_each(|(oldest, version)| *oldest = (*oldest).min(*version));
         self.window.extend(&worker.window);
+    }
+
+    /// The same without the frames that are in flight, which count as discarded, and without episodes that run.
+    pub(crate) fn without_frames(mut self) -> Self {
+        self.counters.discarded.shutdown += std::mem::take(&mut self.in_flight);
+        Self { pending: 0, open: 0, running_return: None, ..self }
+    }
+
+    /// What is wrong with a ledger that was read from a file.
+    pub(crate) fn problem(&self) -> Option<String> {
+        let (counters, lost) = (&self.counters, &self.counters.discarded);
+        let fates = [counters.frames, self.in_flight, lost.reset, lost.shutdown, lost.fault].map(u128::from);
+        // What was taken away after delivery is discarded, but not delivered any more.
+        if fates.iter().sum::<u128>() != u128::from(counters.stepped_frames) || lost.post_processing > counters.frames {
+            return Some(format!("its frames do not add up: {counters:?}, {} in flight", self.in_flight));
+        }
+        let done = counters.completed_trajectories | counters.trajectory_completed_frames | counters.batches;
+        let written = counters.written_frames | counters.written_trajectories | counters.early_pieces;
+        // They go on growing.
+        if (counters.stepped_frames | done | written) >> 62 != 0 || counters.trajectory_serial >> 48 != 0 {
+            return Some(format!("numbers out of all reach: {counters:?}"));
+        }
+        let episodes = self.window.len();
+        (episodes > EPISODE_WINDOW).then(|| format!("{episodes} last episodes; legal: up to {EPISODE_WINDOW}"))
     }
 
     fn episodes(&self, running_return: Option<f32>) -> EpisodeStats {

@@ -2,11 +2,14 @@
 
 use bevy_ecs::prelude::*;
 use bytemuck::{Pod, Zeroable, cast_slice};
+use serde::{Deserialize, Serialize};
 
 use crate::{data::Data, task::Task};
 
 /// The row's stable number, global over all workers; never used twice.
-#[derive(Component, Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, Pod, Zeroable)]
+#[derive(
+    Component, Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, Pod, Zeroable, Serialize, Deserialize,
+)]
 #[repr(transparent)]
 pub struct RowIndex(pub u32);
 

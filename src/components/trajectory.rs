@@ -40,7 +40,7 @@ impl fmt::Debug for TrajectoryId {
 /// A finished episode: the one component of a trajectory entity.
 ///
 /// Entities are pooled: what they say holds until the next rollout overwrites it. `id` 0 is an entity not in use.
-#[derive(Component, Clone, Copy, Debug, PartialEq)]
+#[derive(Component, Clone, Copy, Debug, PartialEq, Serialize, Deserialize)]
 pub struct Trajectory {
     /// The episode's id.
     pub id: TrajectoryId,

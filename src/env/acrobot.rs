@@ -3,9 +3,10 @@
 use std::f32::consts::PI;
 
 use bevy_ecs::prelude::Component;
+use bytemuck::{Pod, Zeroable};
 
 use super::{
-    Env, Transition,
+    Env, StateCodec, Transition,
     classic::{uniform_pairs, wrap_angle},
 };
 use crate::{math::sin_cos, seed::Stream, space::Space, task::Task};
@@ -19,7 +20,8 @@ use crate::{math::sin_cos, seed::Stream, space::Space, task::Task};
 /// - **Action** `i32`: torque of -1, 0 or 1 newton metre.
 /// - **Reward**: -1 a frame, 0 at the goal.
 /// - **Terminated** when the free end is higher than one link above the hinge. Truncated after 500 frames.
-#[derive(Component, Clone, Copy, Debug, Default, PartialEq)]
+#[derive(Component, Clone, Copy, Debug, Default, PartialEq, Pod, Zeroable)]
+#[repr(C)]
 pub struct Acrobot {
     /// Angle of the first link, radians from hanging down, in -π … π.
     pub theta1: f32,
@@ -121,6 +123,7 @@ impl Env for Acrobot {
     type Options = AcrobotOptions;
 
     const TIME_LIMIT: Option<u32> = Some(500);
+    const STATE: Option<StateCodec<Self>> = Some(StateCodec::pod());
 
     #[inline]
     fn reset(&mut self, options: &AcrobotOptions, stream: &mut Stream) -> [f32; 6] {

@@ -12,7 +12,7 @@ use super::{
     agents::end_together,
     clip::ActionClip,
     mask::MaskParts,
-    rows::{Spawn, Stepper, row_bundle},
+    rows::{Spawn, Stepper, check_count, row_bundle},
     step::close_frame,
 };
 use crate::{
@@ -97,6 +97,17 @@ impl<S: BatchEnv> Stepper<S> for BatchStepper<S> {
 
     fn share(&self) -> Option<Box<dyn Stepper<S>>> {
         None
+    }
+
+    fn save_states(&self, world: &World, _: &[Entity]) -> Result<Option<Vec<Vec<u8>>>, Error> {
+        let Some(codec) = S::STATE else { return Ok(None) };
+        codec.saved(&world.resource::<BatchSim<S>>().sim, "the simulator").map(|state| Some(vec![state]))
+    }
+
+    fn load_states(&self, world: &mut World, _: &[Entity], states: &[Vec<u8>]) -> Result<bool, Error> {
+        let Some(codec) = S::STATE else { return Ok(false) };
+        check_count(states.len(), 1)?;
+        codec.loaded(&mut world.resource_mut::<BatchSim<S>>().sim, &states[0], "the simulator").map(|()| true)
     }
 
     fn restart(&self, world: &mut World, rows: &[Entity]) -> Result<(), Error> {

@@ -1,8 +1,9 @@
 //! CartPole-v1.
 
 use bevy_ecs::prelude::Component;
+use bytemuck::{Pod, Zeroable};
 
-use super::{Env, Transition, classic::uniform_pairs};
+use super::{Env, StateCodec, Transition, classic::uniform_pairs};
 use crate::{math::sin_cos, seed::Stream, space::Space, task::Task};
 
 /// A pole on a cart that is pushed left or right: Gymnasium's `CartPole-v1`, by its Euler integration.
@@ -14,7 +15,8 @@ use crate::{math::sin_cos, seed::Stream, space::Space, task::Task};
 /// - **Action** `i32`: 0 pushes left, 1 right, with 10 N.
 /// - **Reward**: 1 a frame, the last included.
 /// - **Terminated** when |`x`| > 2.4 m or |`theta`| > 12°. Truncated after 500 frames.
-#[derive(Component, Clone, Copy, Debug, Default, PartialEq)]
+#[derive(Component, Clone, Copy, Debug, Default, PartialEq, Pod, Zeroable)]
+#[repr(C)]
 pub struct CartPole {
     /// Position of the cart, metres.
     pub x: f32,
@@ -77,6 +79,7 @@ impl Env for CartPole {
     type Options = CartPoleOptions;
 
     const TIME_LIMIT: Option<u32> = Some(500);
+    const STATE: Option<StateCodec<Self>> = Some(StateCodec::pod());
 
     #[inline]
     fn reset(&mut self, options: &CartPoleOptions, stream: &mut Stream) -> [f32; 4] {

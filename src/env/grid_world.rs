@@ -2,7 +2,7 @@
 
 use bevy_ecs::prelude::Component;
 
-use super::{Env, Transition};
+use super::{Env, StateCodec, Transition};
 use crate::{seed::Stream, space::Space, task::Task};
 
 /// A walk over a grid of 5 × 5 cells with walls, to a goal; moves into walls and off the grid are masked.
@@ -95,6 +95,14 @@ impl Env for GridWorld {
     type Options = GridWorldOptions;
 
     const TIME_LIMIT: Option<u32> = Some(100);
+    const STATE: Option<StateCodec<Self>> = Some(StateCodec::new(
+        |cell, to| to.extend([cell.x, cell.y]),
+        |cell, from| {
+            let read = STARTS.iter().find(|start| from == [start.x, start.y]);
+            *cell = *read.ok_or_else(|| format!("its cell is {from:?}; legal: [x, y] of a free cell"))?;
+            Ok(())
+        },
+    ));
 
     /// Panics if the options' start is not a free cell.
     fn reset(&mut self, options: &GridWorldOptions, stream: &mut Stream) -> [f32; CELLS] {

@@ -14,6 +14,7 @@ pub mod mountain_car_continuous;
 pub mod pendulum;
 mod rows;
 pub mod stacked;
+mod state;
 mod step;
 mod strip;
 
@@ -25,6 +26,7 @@ pub use mountain_car::{MountainCar, MountainCarOptions};
 pub use mountain_car_continuous::MountainCarContinuous;
 pub use pendulum::{Pendulum, PendulumOptions};
 pub use stacked::Stacked;
+pub use state::StateCodec;
 
 use std::sync::Arc;
 
@@ -53,6 +55,10 @@ pub trait Env: Task + Component<Mutability = Mutable> + Sized {
 
     /// Frames after which an episode is truncated, unless `max_frames_per_traj` is lower.
     const TIME_LIMIT: Option<u32> = None;
+
+    /// How a checkpoint saves an episode that runs; see [`StateCodec`]. Without it the running episodes are truncated
+    /// ([`Truncation::Checkpoint`](crate::components::Truncation::Checkpoint)) when the checkpoint is loaded. Default: none.
+    const STATE: Option<StateCodec<Self>> = None;
 
     /// Starts an episode and returns its first observation. Randomness comes from `stream` alone.
     fn reset(&mut self, options: &Self::Options, stream: &mut Stream) -> Self::Observation;
@@ -91,6 +97,10 @@ pub trait BatchEnv: Task {
 
     /// Frames after which an episode is truncated, unless `max_frames_per_traj` is lower.
     const TIME_LIMIT: Option<u32> = None;
+
+    /// How a checkpoint saves the simulator with the episodes that run; see [`StateCodec`]. Without it they are truncated
+    /// ([`Truncation::Checkpoint`](crate::components::Truncation::Checkpoint)) when the checkpoint is loaded. Default: none.
+    const STATE: Option<StateCodec<Self>> = None;
 
     /// Agents of one simulation, at least 1: rows that act together, each for itself, and begin and end their episodes
     /// together. Default: 1, each row is a simulation of its own.

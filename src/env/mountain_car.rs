@@ -1,8 +1,9 @@
 //! MountainCar-v0.
 
 use bevy_ecs::prelude::Component;
+use bytemuck::{Pod, Zeroable};
 
-use super::{Env, Transition, classic::uniform_pair};
+use super::{Env, StateCodec, Transition, classic::uniform_pair};
 use crate::{math::sin_cos, seed::Stream, space::Space, task::Task};
 
 /// A car in a valley whose engine is too weak for the hill: Gymnasium's `MountainCar-v0`.
@@ -13,7 +14,8 @@ use crate::{math::sin_cos, seed::Stream, space::Space, task::Task};
 /// - **Action** `i32`: 0 accelerates left, 1 not at all, 2 right.
 /// - **Reward**: -1 a frame, the last included.
 /// - **Terminated** when `position` ≥ 0.5 and `velocity` ≥ 0. Truncated after 200 frames.
-#[derive(Component, Clone, Copy, Debug, Default, PartialEq)]
+#[derive(Component, Clone, Copy, Debug, Default, PartialEq, Pod, Zeroable)]
+#[repr(C)]
 pub struct MountainCar {
     /// Position in -1.2 … 0.6; the valley's bottom is at -π/6. No unit.
     pub position: f32,
@@ -77,6 +79,7 @@ impl Env for MountainCar {
     type Options = MountainCarOptions;
 
     const TIME_LIMIT: Option<u32> = Some(200);
+    const STATE: Option<StateCodec<Self>> = Some(StateCodec::pod());
 
     #[inline]
     fn reset(&mut self, options: &MountainCarOptions, stream: &mut Stream) -> [f32; 2] {

@@ -1,9 +1,10 @@
 //! MountainCarContinuous-v0.
 
 use bevy_ecs::prelude::Component;
+use bytemuck::{Pod, Zeroable};
 
 use super::{
-    Env, MountainCarOptions, Transition,
+    Env, MountainCarOptions, StateCodec, Transition,
     classic::uniform_pair,
     mountain_car::{roll, state_space},
 };
@@ -15,7 +16,8 @@ use crate::{seed::Stream, space::Space, task::Task};
 /// - **Action** `[f32; 1]`: throttle, clipped to -1 … 1.
 /// - **Reward**: -0.1 times the square of the action as given, and 100 at the goal.
 /// - **Terminated** when `position` ≥ 0.45 and `velocity` ≥ 0. Truncated after 999 frames.
-#[derive(Component, Clone, Copy, Debug, Default, PartialEq)]
+#[derive(Component, Clone, Copy, Debug, Default, PartialEq, Pod, Zeroable)]
+#[repr(C)]
 pub struct MountainCarContinuous {
     /// Position in -1.2 … 0.6; the valley's bottom is at -π/6. No unit.
     pub position: f32,
@@ -44,6 +46,7 @@ impl Env for MountainCarContinuous {
     type Options = MountainCarOptions;
 
     const TIME_LIMIT: Option<u32> = Some(999);
+    const STATE: Option<StateCodec<Self>> = Some(StateCodec::pod());
 
     #[inline]
     fn reset(&mut self, options: &MountainCarOptions, stream: &mut Stream) -> [f32; 2] {

@@ -3,8 +3,9 @@
 use std::f32::consts::PI;
 
 use bevy_ecs::prelude::Component;
+use bytemuck::{Pod, Zeroable};
 
-use super::{Env, Transition, classic::wrap_angle};
+use super::{Env, StateCodec, Transition, classic::wrap_angle};
 use crate::{
     math::sin_cos,
     seed::{Stream, unit},
@@ -18,7 +19,8 @@ use crate::{
 /// - **Action** `[f32; 1]`: torque in newton metres, clipped to -2 … 2.
 /// - **Reward**: `-(θ² + 0.1 θ̇² + 0.001 torque²)` of the state before the step, θ wrapped to -π … π; between -16.3 and 0.
 /// - Never terminated. Truncated after 200 frames.
-#[derive(Component, Clone, Copy, Debug, Default, PartialEq)]
+#[derive(Component, Clone, Copy, Debug, Default, PartialEq, Pod, Zeroable)]
+#[repr(C)]
 pub struct Pendulum {
     /// Angle, radians from upright; not wrapped.
     pub theta: f32,
@@ -74,6 +76,7 @@ impl Env for Pendulum {
     type Options = PendulumOptions;
 
     const TIME_LIMIT: Option<u32> = Some(200);
+    const STATE: Option<StateCodec<Self>> = Some(StateCodec::pod());
 
     #[inline]
     fn reset(&mut self, options: &PendulumOptions, stream: &mut Stream) -> [f32; 3] {

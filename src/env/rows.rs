@@ -64,6 +64,26 @@ pub trait Stepper<T: Task>: Send + Sync {
 
     /// Starts an episode in each of `rows`, whose streams stand at its start.
     fn restart(&self, world: &mut World, rows: &[Entity]) -> Result<(), Error>;
+
+    /// The states of the environments of `rows`, all that there are, or of their one simulator. None if its type does not
+    /// say how. Errors: panics of user code.
+    fn save_states(&self, _world: &World, _rows: &[Entity]) -> Result<Option<Vec<Vec<u8>>>, Error> {
+        Ok(None)
+    }
+
+    /// Gives the environments of `rows`, all that there are, the states that were saved; whether they can have any.
+    /// Errors: those of user code; some have their state then.
+    fn load_states(&self, _world: &mut World, _rows: &[Entity], _states: &[Vec<u8>]) -> Result<bool, Error> {
+        Ok(false)
+    }
+}
+
+/// As many states as there are environments.
+pub(super) fn check_count(states: usize, legal: usize) -> Result<(), Error> {
+    if states == legal {
+        return Ok(());
+    }
+    Err(Error::Checkpoint(format!("it has states of {states} environments; legal: {legal}")))
 }
 
 /// The components of a row, before its first episode. The id is given by who collects.
@@ -132,6 +152,23 @@ impl<E: Env> Stepper<E> for RowStepper<E> {
 
     fn share(&self) -> Option<Box<dyn Stepper<E>>> {
         Some(Box::new(Self { factory: self.factory.clone(), options: self.options.clone() }))
+    }
+
+    fn save_states(&self, world: &World, rows: &[Entity]) -> Result<Option<Vec<Vec<u8>>>, Error> {
+        let Some(codec) = E::STATE else { return Ok(None) };
+        let envs = rows.iter().zip(0_u32..).filter_map(|(entity, row)| Some((world.get::<E>(*entity)?, row)));
+        envs.map(|(env, row)| codec.saved(env, &format!("row {row}"))).collect::<Result<_, _>>().map(Some)
+    }
+
+    fn load_states(&self, world: &mut World, rows: &[Entity], states: &[Vec<u8>]) -> Result<bool, Error> {
+        let Some(codec) = E::STATE else { return Ok(false) };
+        check_count(states.len(), rows.len())?;
+        for ((entity, state), row) in rows.iter().zip(states).zip(0_u32..) {
+            if let Some(mut env) = world.get_mut::<E>(*entity) {
+                codec.loaded(&mut env, state, &format!("row {row}"))?;
+            }
+        }
+        Ok(true)
     }
 
     fn restart(&self, world: &mut World, rows: &[Entity]) -> Result<(), Error> {

@@ -3,8 +3,8 @@
 use bevy_ecs::prelude::Component;
 use bytemuck::Zeroable;
 
-use super::{Env, Transition};
-use crate::{data::Tensor, seed::Stream, space::Space, task::Task};
+use super::{Env, StateCodec, Transition};
+use crate::{data::Tensor, error::BoxError, seed::Stream, space::Space, task::Task};
 
 /// An environment whose observation is the last `K` observations of another one, oldest first.
 ///
@@ -33,6 +33,19 @@ impl<E: Env<Observation: Tensor>, const K: usize> Stacked<E, K> {
     pub fn new(env: E) -> Self {
         const { assert!(K > 0, "Stacked needs at least one observation") };
         Self { env, frames: Zeroable::zeroed() }
+    }
+
+    fn save(&self, to: &mut Vec<u8>) {
+        to.extend_from_slice(bytemuck::cast_slice(&self.frames));
+        E::STATE.iter().for_each(|codec| codec.save(&self.env, to));
+    }
+
+    fn load(&mut self, from: &[u8]) -> Result<(), BoxError> {
+        let width = size_of::<[E::Observation; K]>();
+        let (frames, env) = from.split_at_checked(width).ok_or_else(|| format!("{} bytes", from.len()))?;
+        E::STATE.map_or(Ok(()), |codec| codec.load(&mut self.env, env))?;
+        bytemuck::cast_slice_mut(&mut self.frames).copy_from_slice(frames);
+        Ok(())
     }
 
     /// The observations that the policy sees now, oldest first; zeros before the first reset.
@@ -78,6 +91,10 @@ impl<E: Env<Observation: Tensor>, const K: usize> Env for Stacked<E, K> {
     type Options = E::Options;
 
     const TIME_LIMIT: Option<u32> = E::TIME_LIMIT;
+    const STATE: Option<StateCodec<Self>> = match E::STATE {
+        Some(_) => Some(StateCodec::new(Self::save, Self::load)),
+        None => None,
+    };
 
     #[inline]
     fn reset(&mut self, options: &E::Options, stream: &mut Stream) -> [E::Observation; K] {

@@ -101,6 +101,11 @@ impl<T: Task> Evaluator<T> {
         std::mem::replace(&mut *newest, (weights, normalizer)).0
     }
 
+    /// The weights that it was given last.
+    pub(super) fn weights(&self) -> Arc<Weights> {
+        self.shared.newest.lock().unwrap_or_else(PoisonError::into_inner).0.clone()
+    }
+
     /// Acts for observations by the mode; all actions count as legal, an epsilon is at its end. A recurrent network takes
     /// each for the first of an episode.
     pub fn evaluate(&self, observations: &[T::Observation]) -> Result<Evaluation<T>, Error> {

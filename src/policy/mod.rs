@@ -32,6 +32,7 @@ mod policy;
 pub mod random;
 mod remember;
 mod resolve;
+mod saved;
 pub mod states;
 
 pub(crate) use actor::{Actor, Duty};
@@ -55,3 +56,4 @@ pub use plan::Exploration;
 pub use policy::{ActFunction, Policy};
 pub use random::random_actions;
 pub(crate) use remember::{remembered, state_column};
+pub(crate) use saved::{SavedActor, SavedNetwork, SavedStates};

@@ -98,6 +98,21 @@ impl RunningNorm {
 }
 
 impl Normalizer {
+    /// Checks one that was read from a file against a row's width. Errors: [`Error::Network`] with the field.
+    pub(crate) fn check(&self, width: usize) -> Result<(), Error> {
+        for (field, values) in [("mean", &self.mean), ("inv_std", &self.inv_std)] {
+            if values.len() != width || !values.iter().all(|x| finite(*x)) || self.clip.is_nan() || self.clip <= 0.0 {
+                let (field, value) = (format!("normalize.{field}"), format!("{values:?}"));
+                return Err(Error::Network {
+                    field,
+                    value,
+                    legal: format!("{width} finite numbers, and a clip above 0"),
+                });
+            }
+        }
+        Ok(())
+    }
+
     /// Normalises rows in place, `[rows, width]`: `clip((x - mean) · inv_std)`. NaN stays NaN.
     #[inline]
     pub fn apply(&self, rows: &mut [f32]) {

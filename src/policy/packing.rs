@@ -93,6 +93,11 @@ impl Packing {
         Self { packer, shared: Arc::default(), asked: 0, thread: None }
     }
 
+    /// Packs a set at once, as no version.
+    pub(super) fn pack(&self, weights: &Weights) -> Result<PackedWeights, Error> {
+        self.packer.pack(weights)
+    }
+
     /// Asks for `version` and gives the newest set that is packed by now, if there is a new one.
     pub(super) fn poll(&mut self, version: u64, weights: &Arc<Weights>) -> Result<Option<Ready>, Error> {
         if self.asked == version {

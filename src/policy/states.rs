@@ -154,6 +154,28 @@ impl States {
         }
     }
 
+    /// The states of rows, whatever episode they are of, and with 1 whether it is the row's own.
+    pub fn save<'a>(&self, rows: impl Iterator<Item = Identity<'a>>) -> (Vec<f32>, Vec<u8>) {
+        let (mut words, mut own) = (Vec::new(), Vec::new());
+        for (slot, key, episode) in rows {
+            let Some(place) = self.places.get(slot.0 as usize).map(|place| *place as usize) else { continue };
+            let end = words.len() + self.width;
+            words.resize(end, 0.0);
+            self.read(place, 0, &mut words[end - self.width..]);
+            own.push(u8::from(self.owners[place] == Some(owner(*key, *episode))));
+        }
+        (words, own)
+    }
+
+    /// Takes over what was [saved](Self::save) of as many rows.
+    pub fn restore<'a>(&mut self, rows: impl Iterator<Item = Identity<'a>>, words: &[f32], own: &[u8]) {
+        for (((slot, key, episode), own), i) in rows.zip(own).zip(0..) {
+            let Some(place) = self.places.get(slot.0 as usize).map(|place| *place as usize) else { continue };
+            self.write(place, 0, &words[i * self.width..(i + 1) * self.width]);
+            self.owners[place] = (*own != 0).then(|| owner(*key, *episode));
+        }
+    }
+
     /// Copies columns `first..` of the state at a place.
     pub fn read(&self, place: usize, first: usize, to: &mut [f32]) {
         let words = self.words.get(place * self.width + first..).unwrap_or_default();

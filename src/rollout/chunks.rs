@@ -2,8 +2,15 @@
 
 use std::ops::Range;
 
+use bytemuck::Pod;
+
 use super::{ready::Ready, transpose::Transposed};
-use crate::{bytes::Bytes, components::ColumnSpec};
+use crate::{
+    bytes::Bytes,
+    checkpoint::{BlockReader, BlockWriter},
+    components::ColumnSpec,
+    error::Error,
+};
 
 /// Frames of a chunk.
 const CHUNK: usize = 32;
@@ -60,6 +67,18 @@ impl Chunks {
         }
     }
 
+    /// Adds a chunk to a piece whose last one is full.
+    fn chunk_for(&mut self, piece: &mut Piece) -> usize {
+        let chunk = self.take();
+        if piece.frames == 0 {
+            piece.first = chunk;
+        } else {
+            self.next[piece.last as usize] = chunk;
+        }
+        piece.last = chunk;
+        chunk as usize
+    }
+
     pub(super) fn give_back(&mut self, piece: Piece) {
         let mut chunk = piece.first;
         while chunk != NONE {
@@ -81,13 +100,7 @@ impl Chunks {
         while tick < ticks.end {
             let within = piece.frames % CHUNK;
             if within == 0 {
-                let chunk = self.take();
-                if piece.frames == 0 {
-                    piece.first = chunk;
-                } else {
-                    self.next[piece.last as usize] = chunk;
-                }
-                piece.last = chunk;
+                self.chunk_for(piece);
             }
             let n = (CHUNK - within).min(ticks.end - tick);
             let base = piece.last as usize * self.size();
@@ -117,6 +130,54 @@ impl Chunks {
             (at, left) = (at + n, left - n);
         }
         self.give_back(piece);
+    }
+
+    /// Writes the frames of a piece, chunk by chunk.
+    pub(super) fn save(&self, piece: &Piece, specs: &[ColumnSpec], to: &mut BlockWriter<'_>) -> Result<(), Error> {
+        let (mut chunk, mut left) = (piece.first, piece.frames);
+        while left > 0 {
+            let n = left.min(CHUNK);
+            for (column, spec) in specs.iter().enumerate() {
+                let from = chunk as usize * self.size() + self.offsets[column];
+                to.raw(&self.memory.bytes()[from..from + n * spec.stride])?;
+            }
+            chunk = self.next[chunk as usize];
+            left -= n;
+        }
+        Ok(())
+    }
+
+    /// Reads the frames of a piece that was [saved](Self::save).
+    pub(super) fn load(
+        &mut self,
+        frames: u64,
+        specs: &[ColumnSpec],
+        from: &mut BlockReader<'_>,
+    ) -> Result<Piece, Error> {
+        let (mut piece, mut bytes) = (EMPTY, Vec::new());
+        while (piece.frames as u64) < frames {
+            let n = (frames - piece.frames as u64).min(CHUNK as u64) as usize;
+            let chunk = self.chunk_for(&mut piece);
+            for (column, spec) in specs.iter().enumerate() {
+                from.raw((n * spec.stride) as u64, &mut bytes)?;
+                let start = chunk * self.size() + self.offsets[column];
+                self.memory.bytes_mut()[start..start + bytes.len()].copy_from_slice(&bytes);
+            }
+            piece.frames += n;
+        }
+        Ok(piece)
+    }
+
+    /// Hands over the values of a column of a piece, chunk by chunk.
+    pub(super) fn values<'c, V: Pod>(&'c self, piece: &Piece, column: usize) -> impl Iterator<Item = &'c V> {
+        let (first, mut left) = (piece.first, piece.frames);
+        let chunks = std::iter::successors(Some(first), |chunk| self.next.get(*chunk as usize).copied());
+        chunks.take_while(|chunk| *chunk != NONE).flat_map(move |chunk| {
+            let n = left.min(CHUNK);
+            left -= n;
+            let from = chunk as usize * self.size() + self.offsets[column];
+            bytemuck::cast_slice(&self.memory.bytes()[from..from + n * size_of::<V>()])
+        })
     }
 
     /// Bytes held.

@@ -25,28 +25,28 @@ use crate::{
 const NONE: u32 = u32::MAX;
 
 /// An episode that is complete and waits for its batch, or a piece of one that was let go before its end.
-struct Complete<O> {
-    row: RowIndex,
-    frames: usize,
+pub(super) struct Complete<O> {
+    pub row: RowIndex,
+    pub frames: usize,
     /// What followed the last frame.
-    last: O,
+    pub last: O,
     /// None if the episode goes on.
-    trajectory: Option<Trajectory>,
+    pub trajectory: Option<Trajectory>,
 }
 
 /// Joins rollouts to episodes and keeps those that are complete until a batch takes them.
 #[derive(Resource)]
 pub(crate) struct Assembly<T: Task> {
-    chunks: Chunks,
+    pub(super) chunks: Chunks,
     /// By slot: its row.
-    seats: Vec<RowIndex>,
+    pub(super) seats: Vec<RowIndex>,
     /// Running episodes of rows that have no slot any more, ascending, and how many frames of each were let go before.
     /// Scratch.
     left: Vec<(RowIndex, Piece, usize)>,
     /// By slot: the running episode.
-    open: Vec<Piece>,
+    pub(super) open: Vec<Piece>,
     /// By slot: frames of the running episode that were let go before.
-    gone: Vec<usize>,
+    pub(super) gone: Vec<usize>,
     /// By slot: the first episode that ended in the rollout, and by episode the next one of its slot. Scratch.
     first: Vec<u32>,
     next: Vec<u32>,
@@ -54,10 +54,10 @@ pub(crate) struct Assembly<T: Task> {
     places: Vec<usize>,
     /// The rows that are being taken in. Scratch.
     rows: Transposed,
-    complete: VecDeque<Complete<T::Observation>>,
+    pub(super) complete: VecDeque<Complete<T::Observation>>,
     /// The frames of `complete`.
-    ready: Ready,
-    open_frames: usize,
+    pub(super) ready: Ready,
+    pub(super) open_frames: usize,
 }
 
 impl<T: Task> Assembly<T> {

@@ -2,10 +2,14 @@
 
 use std::ops::Range;
 
+use bytemuck::Pod;
+
 use super::block::Block;
 use crate::{
     bytes::Bytes,
+    checkpoint::{BlockReader, BlockWriter},
     components::{ColumnSpec, Writer},
+    error::Error,
     task::Task,
 };
 
@@ -71,6 +75,40 @@ impl Ready {
     /// Drops all frames.
     pub(super) fn clear(&mut self) {
         self.frames = 0..0;
+    }
+
+    /// Writes the frames that wait, column by column.
+    pub(super) fn save(&self, specs: &[ColumnSpec], to: &mut BlockWriter<'_>) -> Result<(), Error> {
+        if self.frames.is_empty() {
+            return Ok(());
+        }
+        for (column, spec) in self.columns.iter().zip(specs) {
+            to.raw(&column.bytes()[self.frames.start * spec.stride..self.frames.end * spec.stride])?;
+        }
+        Ok(())
+    }
+
+    /// Reads frames that were [saved](Self::save).
+    pub(super) fn load(frames: u64, specs: &[ColumnSpec], from: &mut BlockReader<'_>) -> Result<Self, Error> {
+        let (mut ready, mut bytes) = (Self::default(), Vec::new());
+        if frames == 0 {
+            return Ok(ready);
+        }
+        for spec in specs {
+            // Room is made once it was seen that the bytes are there.
+            from.raw(frames.saturating_mul(spec.stride as u64), &mut bytes)?;
+            let mut column = Bytes::default();
+            column.resize(bytes.len());
+            column.bytes_mut().copy_from_slice(&bytes);
+            ready.columns.push(column);
+        }
+        ready.frames = 0..frames as usize;
+        Ok(ready)
+    }
+
+    /// The values of a column of some of the frames that wait, counted from the first.
+    pub(super) fn values<V: Pod>(&self, column: usize, frames: Range<usize>) -> impl Iterator<Item = &V> {
+        self.columns[column].values()[self.frames.start..][frames].iter()
     }
 
     fn shift(&mut self, specs: &[ColumnSpec], from: Range<usize>, to: usize) {

@@ -63,6 +63,19 @@ impl WeightsHandle {
         Ok(handle)
     }
 
+    /// Goes on where version `adopted` acts and `latest` is the newest one, a set that [`Weights::check`] accepts, whatever
+    /// was published before.
+    pub(crate) fn restore(&self, adopted: u64, latest: (u64, Arc<Weights>)) {
+        let version = latest.0;
+        let mut place = lock(&self.0.latest);
+        let before = std::mem::replace(&mut *place, latest);
+        self.0.version.store(version, Ordering::Release);
+        drop(place);
+        drop(before);
+        lock(&self.0.adopted).fill(adopted);
+        self.0.adoption.notify_all();
+    }
+
     /// Tensors that each set must have.
     pub fn specs(&self) -> &[TensorSpec] {
         &self.0.specs

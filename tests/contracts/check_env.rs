@@ -7,7 +7,7 @@ use bevy_ecs::prelude::Component;
 use gleaner::{
     env::{
         Acrobot, CartPole, Env, GridWorld, GridWorldOptions, MountainCar, MountainCarContinuous, Pendulum, Stacked,
-        Transition,
+        StateCodec, Transition,
         check::{Finding, FindingKind},
         check_env, check_env_with,
     },
@@ -262,6 +262,53 @@ fn state_that_leaks_over_a_reset() {
         "{found}"
     );
     assert!(found.contains("(row 0, episode 1, step 0;"), "{found}");
+}
+
+/// Counts to its length; what the codec leaves out shows.
+#[derive(Component, Default)]
+struct Counts<const FORGETS: bool> {
+    steps: u32,
+}
+
+impl<const FORGETS: bool> Task for Counts<FORGETS> {
+    type Observation = [f32; 2];
+    type Action = i32;
+    type Mask = ();
+    fn observation_space() -> Space {
+        Space::uniform(0.0, 100.0, 2)
+    }
+    fn action_space() -> Space {
+        Space::discrete(3)
+    }
+}
+
+impl<const FORGETS: bool> Env for Counts<FORGETS> {
+    type Options = ();
+    const TIME_LIMIT: Option<u32> = Some(50);
+    const STATE: Option<StateCodec<Self>> = Some(StateCodec::new(
+        |env, to| to.push(if FORGETS { 0 } else { env.steps as u8 }),
+        |env, from| {
+            env.steps = u32::from(*from.first().ok_or("no bytes")?);
+            Ok(())
+        },
+    ));
+    fn reset(&mut self, _: &(), _: &mut Stream) -> [f32; 2] {
+        self.steps = 0;
+        [0.0; 2]
+    }
+    fn step(&mut self, _: &i32, _: &mut Stream) -> Step {
+        self.steps += 1;
+        running([self.steps as f32, 0.0])
+    }
+}
+
+#[test]
+fn state_that_a_codec_forgets() {
+    check_env::<Counts<false>>().unwrap();
+    let findings = check_env::<Counts<true>>().expect_err("it forgets").findings;
+    let [finding] = &findings[..] else { panic!("{findings:#?}") };
+    assert_eq!((finding.kind, &*finding.subject), (FindingKind::SavedState, "observation element 0"));
+    assert!(finding.to_string().contains("in one that was saved and loaded"), "{finding}");
 }
 
 #[test]

@@ -20,6 +20,7 @@ const ASSEMBLY: &[&str] = &[
     "memory",
     "hooks",
     "restart",
+    "resume",
     "shutdown",
     "collector",
     "fleet",

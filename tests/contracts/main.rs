@@ -5,6 +5,7 @@ mod agents;
 mod boundaries;
 mod budgets;
 mod check_env;
+mod checkpoints;
 mod classic_control;
 mod configuration;
 mod estimators;
@@ -24,7 +25,9 @@ mod progress;
 mod recurrent;
 mod reproducible;
 mod resets;
+mod resume;
 mod run_files;
+mod spoiled;
 #[path = "../support/mod.rs"]
 mod support;
 mod trajectories;

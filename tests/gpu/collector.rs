@@ -18,6 +18,7 @@ pub const TESTS: &[(&str, fn())] = &[
     ("collector::continuous_actions_follow_the_cpu", continuous_actions_follow_the_cpu),
     ("collector::whole_trajectories_equal_the_cpu", whole_trajectories_equal_the_cpu),
     ("collector::recurrent_policies_remember_as_on_the_cpu", recurrent_policies_remember_as_on_the_cpu),
+    ("collector::i7_a_saved_run_goes_on_on_the_device", i7_a_saved_run_goes_on_on_the_device),
     ("collector::lanes_give_the_same_data", lanes_give_the_same_data),
     ("collector::each_range_acts_as_if_alone", || crate::support::alone::each_range_acts_as_if_alone(Backend::Gpu, 1)),
     ("collector::policies_of_two_backends_share_a_tick", policies_of_two_backends_share_a_tick),
@@ -63,6 +64,31 @@ fn assert_equal<T: Task>(gpu: &Batch<T>, cpu: &Batch<T>) {
     }
     close(gpu.log_probs().expect("log-probs"), cpu.log_probs().expect("log-probs"), "log-prob");
     close(gpu.values().expect("values"), cpu.values().expect("values"), "value");
+}
+
+/// What rows remember is in the device's memory: it is brought to the file, and from there to another network's.
+fn i7_a_saved_run_goes_on_on_the_device() {
+    let spec = NetworkSpec { trunk: vec![Layer::Gru(6)], ..NetworkSpec::mlp(&[16], Activation::Tanh) };
+    let new = || {
+        let policy = Policy::network(spec.clone()).backend(Backend::Gpu).seed(3);
+        let builder = Collector::<CartPole>::builder().rows(19).frames_per_batch(19 * 7).policy(policy).seed(5);
+        builder.max_frames_per_traj(30).build().expect("builds")
+    };
+    let told = |batch: &Batch<CartPole>| {
+        let said = (batch.log_probs(), batch.values(), batch.initial_states(), batch.trajectory_ids());
+        format!("{:?} {:?} {said:?}", batch.observations(), batch.actions())
+    };
+    let take = |collector: &mut Collector<CartPole>, n| -> Vec<_> {
+        collector.take(n).map(|batch| told(&batch.expect("no fault"))).collect()
+    };
+    let straight = take(&mut new(), 5);
+    for k in 0..5 {
+        let (mut first, mut second, mut file) = (new(), new(), Vec::new());
+        assert_eq!(take(&mut first, k), straight[..k]);
+        first.save_to(&mut file).expect("memory");
+        second.load_from(&mut &file[..]).expect("its own file");
+        assert_eq!(take(&mut second, 5 - k), straight[k..], "saved after {k}");
+    }
 }
 
 /// One lane steps while the other's actions come from the device: nothing differs, not in one bit.

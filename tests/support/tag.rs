@@ -4,9 +4,10 @@ use std::sync::Arc;
 
 use bevy_ecs::prelude::Component;
 use gleaner::{
+    BoxError,
     components::End,
     config::CollectorBuilder,
-    env::{BatchEnv, BatchStep, Env, RowStepper, Transition},
+    env::{BatchEnv, BatchStep, Env, RowStepper, StateCodec, Transition},
     prelude::{Collector, Space, Stream, Task},
 };
 
@@ -106,6 +107,20 @@ impl State {
         self.see(stream.unit())
     }
 
+    /// All but what the factory gave.
+    fn save(&self, to: &mut Vec<u8>) {
+        to.extend([self.resets, self.episode, self.t].iter().flat_map(|number| number.to_le_bytes()));
+    }
+
+    fn load(&mut self, from: &[u8]) -> Result<(), BoxError> {
+        let (numbers, rest) = from.as_chunks();
+        let [resets, episode, t] = numbers else { return Err(format!("{} numbers", numbers.len()).into()) };
+        [self.resets, self.episode, self.t] = [*resets, *episode, *t].map(u32::from_le_bytes);
+        // Numbers of a spoiled file.
+        let sound = rest.is_empty() && self.t < NEVER && self.resets < NEVER;
+        if sound { Ok(()) } else { Err(format!("step {} of episode {}", self.t, self.episode).into()) }
+    }
+
     fn step(&mut self, stream: &mut Stream) -> (Seen, End) {
         self.t += 1;
         let (length, ending) = self.script.episode(self.row, self.episode);
@@ -152,6 +167,8 @@ impl Task for Tag {
 
 impl Env for Tag {
     type Options = ();
+    const STATE: Option<StateCodec<Self>> =
+        Some(StateCodec::new(|tag, to| tag.0.save(to), |tag, from| tag.0.load(from)));
     fn reset(&mut self, _: &(), stream: &mut Stream) -> Seen {
         self.0.reset(stream)
     }
@@ -185,6 +202,14 @@ impl Task for TagSim {
 
 impl BatchEnv for TagSim {
     type Options = ();
+    const STATE: Option<StateCodec<Self>> = Some(StateCodec::new(
+        |sim, to| sim.0.iter().for_each(|state| state.save(to)),
+        |sim, from| {
+            let mut states = from.chunks(12);
+            sim.0.iter_mut().try_for_each(|state| state.load(states.next().unwrap_or_default()))?;
+            if states.next().is_none() { Ok(()) } else { Err("more rows".into()) }
+        },
+    ));
     fn reset(&mut self, row: usize, _: &(), stream: &mut Stream, observation: &mut Seen, _: &mut ()) {
         *observation = self.0[row].reset(stream);
     }

@@ -26,7 +26,8 @@ use run::Run;
 /// Eight episodes, two rows of four, of at most 256 frames each; one of them is cut short, as a forced reset does.
 /// Found are: spaces that do not describe their types, observations outside their space, numbers that are not finite,
 /// panics, frames both terminated and truncated, masks that forbid everything, miss entries or change by themselves,
-/// data that state, action and stream do not determine, and state that leaks over a reset. An environment that never
+/// data that state, action and stream do not determine, state that leaks over a reset, and state that its codec does not
+/// bring back. An environment that never
 /// ends is fine. The default options are used.
 ///
 /// Panics are caught, which needs `panic = "unwind"`; their usual messages are printed all the same.

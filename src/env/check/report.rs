@@ -28,6 +28,9 @@ pub enum FindingKind {
     NotDeterministic,
     /// An instance that has run episodes before differs from a new one under the same stream and actions.
     StateLeak,
+    /// An instance that was saved and loaded on the way, by [`Env::STATE`](crate::env::Env::STATE), differs from one that
+    /// was not, or could not be loaded.
+    SavedState,
 }
 
 /// Where in the check something was found.

@@ -98,13 +98,15 @@ impl<'a, E: Env> Run<'a, E> {
         }
     }
 
-    /// The veteran and two new instances under one stream, and what a difference of the veteran means.
+    /// The veteran and new instances under one stream, and what a difference of the veteran means.
     fn instances(&mut self, place: Place) -> (Vec<Instance<E>>, FindingKind) {
         let kind = if self.veteran.is_some() { FindingKind::StateLeak } else { FindingKind::NotDeterministic };
         let veteran = self.veteran.take().unwrap_or_else(self.build);
         let envs = [veteran, (self.build)(), (self.build)()];
+        // One more, to be saved and loaded on the way.
+        let saved = E::STATE.map(|_| (self.build)());
         let stream = Stream::new(SEED, place.row, Purpose::Env, place.episode);
-        (envs.into_iter().map(|env| Instance { env, stream }).collect(), kind)
+        (envs.into_iter().chain(saved).map(|env| Instance { env, stream }).collect(), kind)
     }
 
     /// Runs one episode of `instances`, the veteran first, interleaved so that what they share shows. Gives the veteran
@@ -138,27 +140,58 @@ impl<'a, E: Env> Run<'a, E> {
             self.spaces.action.sample(&mut actions, bytes_of_mut(&mut drawn), &E::Action::fields(), mask);
             action = Some(drawn);
             place.step = Some(step);
+            if step.is_power_of_two() || step == 0 {
+                self.reload(&mut instances, place);
+            }
         }
         instances.into_iter().next()
     }
 
+    /// Replaces the last instance, if there are four, by a new one that has its state from the codec.
+    fn reload(&mut self, instances: &mut Vec<Instance<E>>, place: Place) {
+        let (Some(codec), [_, _, _, last]) = (E::STATE, &mut instances[..]) else { return };
+        let loaded = catch("StateCodec", || {
+            let (mut env, mut bytes) = ((self.build)(), Vec::new());
+            codec.save(&last.env, &mut bytes);
+            codec.load(&mut env, &bytes).map(|()| env)
+        });
+        match loaded {
+            Ok(Ok(env)) => return last.env = env,
+            Ok(Err(error)) => {
+                let problem = format!("does not load what it saved: {error}");
+                self.findings.add(
+                    FindingKind::SavedState,
+                    Some(place),
+                    "STATE",
+                    problem,
+                    "a codec that takes its own bytes",
+                );
+            }
+            Err(panic) => panic.report(self.findings, Some(place)),
+        }
+        instances.truncate(3);
+    }
+
     /// Whether all instances showed the same; `kind` is what a difference between the veteran and both others means.
     fn alike(&mut self, frames: &[Frame<E>], kind: FindingKind, place: Place) -> bool {
-        let [veteran, first, second] = frames else { return true };
-        let mut differences = compare(&self.elements, first, second);
-        let kind = if differences.is_empty() { kind } else { FindingKind::NotDeterministic };
-        if differences.is_empty() {
-            differences = compare(&self.elements, first, veteran);
-        }
+        let [veteran, first, second, saved @ ..] = frames else { return true };
+        let pairs = [(FindingKind::NotDeterministic, second), (kind, veteran)];
+        let pairs = pairs.into_iter().chain(saved.iter().map(|saved| (FindingKind::SavedState, saved)));
+        let found = pairs.map(|(kind, other)| (kind, compare(&self.elements, first, other)));
+        let Some((kind, differences)) = found.into_iter().find(|(_, differences)| !differences.is_empty()) else {
+            return true;
+        };
         let (other, legal) = match kind {
             FindingKind::StateLeak => ("one that ran before", "reset makes all state anew"),
+            FindingKind::SavedState => {
+                ("one that was saved and loaded", "STATE saves all that steps and masks depend on")
+            }
             _ => ("another", "state, action and stream alone decide, and instances share nothing that changes"),
         };
-        let alike = differences.is_empty();
         for (subject, [a, b]) in differences {
             let problem = format!("is {a} in a new instance and {b} in {other}, with the same stream and actions");
             self.findings.add(kind, Some(place), subject, problem, legal);
         }
-        alike
+        false
     }
 }
