@@ -5,11 +5,12 @@ use std::{ops::Range, sync::Arc};
 use bevy_ecs::{prelude::*, schedule::LogLevel};
 
 use crate::{
+    batched,
     collector::Collector,
     components::{ColumnSpec, Threads, TickPlan},
     config::{CollectorConfig, Extra, Setup},
     drive::Drive,
-    env::{Spawn, Stepper},
+    env::{PoolShare, Spawn, Stepper},
     error::Error,
     hooks::Hooks,
     memory,
@@ -68,6 +69,11 @@ pub(crate) fn build<T: Task>(parts: Build<T>) -> Result<Collector<T>, Error> {
         agents: agents as u64,
         backend: backend.clone(),
     });
+    if let Some(options) = config.async_batched {
+        let (total_frames, random_frames) = (config.total_frames, config.init_random_frames);
+        stepper = stepper.pooled(PoolShare { options, total_frames, random_frames, monitor: monitor.clone() })?;
+        batched::install::<T>(&mut schedule);
+    }
     tracing::info!(backend, rows = config.rows, horizon = config.horizon(), "collector built");
     let policies: Vec<_> = actors.iter().map(|(actor, weights)| Seat::of(actor, weights, config.rows)).collect();
     let limit = [config.max_frames_per_traj, stepper.time_limit()].into_iter().flatten().min().unwrap_or(u32::MAX);
@@ -77,7 +83,7 @@ pub(crate) fn build<T: Task>(parts: Build<T>) -> Result<Collector<T>, Error> {
     rollout.lends = setup.is_empty();
     let writer = |replay| ReplayWriter::new(replay, rollout.worker, &specs, config.whole_episodes());
     let replay = replay.as_ref().map(writer).transpose()?;
-    if config.trajs_per_batch.is_some() {
+    if config.trajs_per_batch.is_some() || config.takes_as_they_come() {
         world.insert_resource(Assembly::<T>::new(&specs));
     }
     plugin::install_parts(
@@ -88,8 +94,9 @@ pub(crate) fn build<T: Task>(parts: Build<T>) -> Result<Collector<T>, Error> {
             rollout,
             replay,
             parallelism: config.parallelism(),
-            infer: CollectSystems::Infer,
+            infer: if config.async_batched.is_some() { CollectSystems::Respond } else { CollectSystems::Infer },
             overlap: config.overlap,
+            pooled: config.async_batched.is_some(),
         },
     );
     let spawn = Spawn {
@@ -180,7 +187,10 @@ fn columns<T: Task>(
         drop(heads);
         first.into_iter().for_each(|(spec, source)| columns.add(spec, Some(source)));
     }
-    columns.memory = policy::remembered::<T>(world, networks());
+    // A pool's rows are joined to episodes, which keep no states.
+    if config.async_batched.is_none() {
+        columns.memory = policy::remembered::<T>(world, networks());
+    }
     if config.record_states {
         let (spec, source) = policy::state_column::<T>(world, networks())
             .ok_or_else(|| conflict("record_states", "only a recurrent network has states to record"))?;

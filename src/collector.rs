@@ -124,7 +124,7 @@ impl<T: Task> Collector<T> {
 
     /// Whether whole trajectories are joined, to be yielded or written.
     pub(crate) fn joins(&self) -> bool {
-        self.drive.world.contains_resource::<Assembly<T>>()
+        self.drive.world.contains_resource::<Assembly<T>>() && !self.config.takes_as_they_come()
     }
 
     /// Batches, or receipts, of the whole budget; none for an endless collector and in trajectory mode, where the number
@@ -208,7 +208,8 @@ impl<T: Task> Collector<T> {
             _ if self.ticks_left() == 0 => return Err(error("total_frames are used up")),
             _ => {}
         }
-        let batch = self.fixed_batch().inspect_err(|error| self.shutdown_after(error))?;
+        let batch = self.next_batch().inspect_err(|error| self.shutdown_after(error))?;
+        let Some(batch) = batch else { return Err(error("total_frames are used up")) };
         self.deliver(batch).map(|(batch, _)| batch).inspect_err(|error| self.shutdown_after(error))
     }
 
@@ -225,6 +226,10 @@ impl<T: Task> Collector<T> {
 
     /// Steps one rollout and returns its block.
     pub(crate) fn roll(&mut self) -> Result<Box<Block<T>>, Error> {
+        if self.config.async_batched.is_some() {
+            self.prepare()?;
+            return self.turn(usize::MAX);
+        }
         // The arena first: a call that finds none is made again, and the hook belongs to a rollout.
         let block = self.drive.pool.take()?;
         if let Err(error) = self.prepare() {
@@ -235,11 +240,19 @@ impl<T: Task> Collector<T> {
         self.drive.roll(&self.config, block, ticks, left)
     }
 
-    fn prepare(&mut self) -> Result<(), Error> {
+    pub(crate) fn prepare(&mut self) -> Result<(), Error> {
         if let Some(hook) = &mut self.hooks.pre_collect {
             guarded("pre_collect", hook)?;
         }
         self.drive.adopt_weights()
+    }
+
+    /// The next batch of fixed frames; none at the end of the budget.
+    fn next_batch(&mut self) -> Result<Option<Batch<T>>, Error> {
+        if self.config.takes_as_they_come() {
+            return self.flat_batch();
+        }
+        (self.ticks_left() > 0).then(|| self.fixed_batch()).transpose()
     }
 
     fn fixed_batch(&mut self) -> Result<Batch<T>, Error> {
@@ -289,8 +302,7 @@ impl<T: Task> Collector<T> {
         }
         let batch = match self.config.trajs_per_batch {
             Some(n) => self.trajectory_batch(n)?,
-            None if self.ticks_left() > 0 => Some(self.fixed_batch()?),
-            None => None,
+            None => self.next_batch()?,
         };
         batch.map(|batch| self.deliver(batch).map(|(batch, _)| batch)).transpose()
     }
@@ -327,7 +339,7 @@ impl<T: Task> fmt::Debug for Collector<T> {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let stats = self.stats();
         f.debug_struct("Collector")
-            .field("kind", &"inline")
+            .field("kind", &if self.config.async_batched.is_some() { "async-batched" } else { "inline" })
             .field("rows", &self.rows())
             .field("horizon", &self.horizon())
             .field("frames", &stats.frames)

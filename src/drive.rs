@@ -87,6 +87,22 @@ impl<T: Task> Drive<T> {
             None => schedule.run::<T>(world, tick)?,
         }
         self.report_running_return();
+        self.finish()
+    }
+
+    /// Runs one tick, for the rows of a pool that came.
+    pub(crate) fn turn(&mut self, block: Box<Block<T>>) -> Result<Box<Block<T>>, Error> {
+        self.begin(block, 1);
+        let Self { world, schedule, threads, .. } = self;
+        match threads {
+            Some(pool) => pool.install(|| schedule.run(world)),
+            None => schedule.run(world),
+        }
+        self.world.resource_mut::<TickReport<T>>().take_error().map_or(Ok(()), Err)?;
+        self.finish()
+    }
+
+    fn finish(&mut self) -> Result<Box<Block<T>>, Error> {
         let block = self.rollout().and_then(|mut holder| holder.get_mut()?.finish());
         block.ok_or_else(|| Error::State { call: "rollout", problem: "a system took the rollout away".into() })
     }
@@ -105,7 +121,7 @@ impl<T: Task> Drive<T> {
         self.world.resource_mut::<TickReport<T>>().take_error().map_or(Ok(()), Err)
     }
 
-    fn report_running_return(&mut self) {
+    pub(crate) fn report_running_return(&mut self) {
         let returns = self.returns.iter(&self.world);
         let (sum, count) = returns.fold((0.0, 0), |(sum, n), total| (sum + f64::from(total.0), n + 1));
         let mean = (count > 0).then(|| (sum / f64::from(count)) as f32);

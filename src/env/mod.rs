@@ -12,6 +12,7 @@ mod mask;
 pub mod mountain_car;
 pub mod mountain_car_continuous;
 pub mod pendulum;
+mod pool;
 mod rows;
 pub mod stacked;
 mod step;
@@ -156,5 +157,7 @@ pub type Factory<E> = Box<dyn Fn(&mut RowContext) -> Result<E, BoxError> + Send 
 pub(crate) use batch::BatchSim;
 pub use batch::BatchStepper;
 pub(crate) use mask::MaskParts;
+pub use pool::{AsyncBatched, PoolShare};
+pub(crate) use pool::PoolOptions;
 pub use rows::{RowStepper, Spawn, Stepper};
 pub(crate) use step::EnvSettings;

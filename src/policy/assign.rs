@@ -32,6 +32,14 @@ impl<T: Task> Policies<T> {
         errors
     }
 
+    /// Whether `holds` for any of them.
+    pub(crate) fn any(&self, holds: impl Fn(&Policy<T>) -> bool) -> bool {
+        match self {
+            Self::One(policy) => holds(policy),
+            Self::Several(policies) => policies.iter().any(|(_, policy)| holds(policy)),
+        }
+    }
+
     /// The policies by number, with the slots that each acts for.
     pub(crate) fn by_number(self) -> Vec<(Range<u32>, Policy<T>)> {
         match self {

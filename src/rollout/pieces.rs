@@ -88,6 +88,11 @@ impl<T: Task> Assembly<T> {
         self.open_frames
     }
 
+    /// Frames that are held, of running and of waiting episodes.
+    pub(crate) fn held(&self) -> usize {
+        self.open_frames + self.ready.len()
+    }
+
     /// Takes in the rollout's block: its first `ticks` ticks.
     pub(crate) fn ingest(&mut self, rollout: &Rollout<T>, block: &Block<T>, ticks: usize) {
         let (rows, specs) = (rollout.rows, &rollout.columns.specs);
@@ -215,17 +220,31 @@ impl<T: Task> Assembly<T> {
         while self.open_frames > most {
             let longest = (0..self.open.len()).rev().max_by_key(|slot| self.open[*slot].frames);
             let Some(slot) = longest else { break };
-            let piece = std::mem::replace(&mut self.open[slot], EMPTY);
-            self.gone[slot] += piece.frames;
-            let (row, last) = (block.rows[slot], seen_last(block, slot, ticks));
-            let frames = piece.frames;
-            self.open_frames -= frames;
-            let place = self.ready.reserve(specs, frames);
-            self.chunks.move_to(piece, &mut self.ready, specs, place);
-            self.complete.push_back(Complete { row, frames, last, trajectory: None });
+            self.let_slot_go(block, specs, slot, ticks);
             pieces += 1;
         }
         pieces
+    }
+
+    /// Lets all running pieces go as they are, in row order; the block is that of the rollout just taken in, and has
+    /// `ticks` ticks.
+    pub(crate) fn let_all_go(&mut self, block: &Block<T>, specs: &[ColumnSpec], ticks: usize) {
+        for slot in 0..self.open.len() {
+            if self.open[slot].frames > 0 {
+                self.let_slot_go(block, specs, slot, ticks);
+            }
+        }
+    }
+
+    fn let_slot_go(&mut self, block: &Block<T>, specs: &[ColumnSpec], slot: usize, ticks: usize) {
+        let piece = std::mem::replace(&mut self.open[slot], EMPTY);
+        self.gone[slot] += piece.frames;
+        let (row, last) = (block.rows[slot], seen_last(block, slot, ticks));
+        let frames = piece.frames;
+        self.open_frames -= frames;
+        let place = self.ready.reserve(specs, frames);
+        self.chunks.move_to(piece, &mut self.ready, specs, place);
+        self.complete.push_back(Complete { row, frames, last, trajectory: None });
     }
 
     /// Fills `block` with the next `n` complete episodes, flat or padded.
