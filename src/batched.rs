@@ -21,7 +21,8 @@ use crate::{
 /// What does not go together with `async_batched`.
 pub(crate) fn conflicts(config: &CollectorConfig) -> Vec<Error> {
     let Some(options) = &config.async_batched else { return Vec::new() };
-    let lanes = "lanes are halves of rows that step together; leave overlap out: rows that are ready act while others step";
+    let lanes =
+        "lanes are halves of rows that step together; leave overlap out: rows that are ready act while others step";
     let reset = "the steps of a pool's rows end at times of their own, so no batch ends all episodes; leave it out";
     let edge = "a batch takes rows at any point, so it has no edge to mark; leave set_truncated out";
     let states = "states are kept of rollouts whose rows step together; leave record_states out";
@@ -116,7 +117,7 @@ impl<T: Task> Collector<T> {
             }
             self.drive.pool.give_back(block);
         }
-        if self.held() == 0 {
+        if self.waiting() == 0 {
             return Ok(None);
         }
         self.drive.report_running_return();

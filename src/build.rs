@@ -83,7 +83,9 @@ pub(crate) fn build<T: Task>(parts: Build<T>) -> Result<Collector<T>, Error> {
     rollout.lends = setup.is_empty();
     let writer = |replay| ReplayWriter::new(replay, rollout.worker, &specs, config.whole_episodes());
     let replay = replay.as_ref().map(writer).transpose()?;
-    if config.trajs_per_batch.is_some() || config.takes_as_they_come() {
+    if config.takes_as_they_come() {
+        world.insert_resource(Assembly::<T>::new(&specs).listing_all());
+    } else if config.trajs_per_batch.is_some() {
         world.insert_resource(Assembly::<T>::new(&specs));
     }
     plugin::install_parts(

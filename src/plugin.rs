@@ -4,7 +4,8 @@ use bevy_ecs::{prelude::*, schedule::ScheduleBuildError};
 
 use crate::{
     components::{
-        AllRows, LowerRows, Parallelism, PolicyWeights, ReadyRows, RolloutSlot, TickPlan, TickReport, UpperRows, Versions,
+        AllRows, LowerRows, Parallelism, PolicyWeights, ReadyRows, RolloutSlot, TickPlan, TickReport, UpperRows,
+        Versions,
     },
     error::Error,
     policy::{self, Actor},

@@ -157,7 +157,7 @@ pub type Factory<E> = Box<dyn Fn(&mut RowContext) -> Result<E, BoxError> + Send 
 pub(crate) use batch::BatchSim;
 pub use batch::BatchStepper;
 pub(crate) use mask::MaskParts;
-pub use pool::{AsyncBatched, PoolShare};
 pub(crate) use pool::PoolOptions;
+pub use pool::{AsyncBatched, PoolShare};
 pub use rows::{RowStepper, Spawn, Stepper};
 pub(crate) use step::EnvSettings;

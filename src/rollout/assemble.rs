@@ -9,9 +9,7 @@ use super::{
     trajectories::Pooled,
 };
 use crate::{
-    components::{
-        End, EpisodeReturn, EpisodeStep, LastObservation, Reward, RowIndex, Slot, Trajectory, TrajectoryId,
-    },
+    components::{End, EpisodeReturn, EpisodeStep, LastObservation, Reward, RowIndex, Slot, Trajectory, TrajectoryId},
     task::Task,
 };
 

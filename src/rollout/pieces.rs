@@ -58,6 +58,8 @@ pub(crate) struct Assembly<T: Task> {
     /// The frames of `complete`.
     ready: Ready,
     open_frames: usize,
+    /// Whether an episode that ended is listed although all its frames were let go before.
+    lists_all: bool,
 }
 
 impl<T: Task> Assembly<T> {
@@ -75,7 +77,14 @@ impl<T: Task> Assembly<T> {
             complete: VecDeque::new(),
             ready: Ready::default(),
             open_frames: 0,
+            lists_all: false,
         }
+    }
+
+    /// Lists every episode that ends, also one whose frames were all let go before a fault ended it.
+    pub(crate) fn listing_all(mut self) -> Self {
+        self.lists_all = true;
+        self
     }
 
     /// Complete episodes, and pieces that were let go, that wait.
@@ -164,7 +173,7 @@ impl<T: Task> Assembly<T> {
             };
             frames += left;
             // One that a fault ended just behind a piece that was let go has nothing left.
-            if left > 0 {
+            if left > 0 || self.lists_all {
                 let (row, trajectory) = (trajectory.row, Some(*trajectory));
                 self.complete.push_back(Complete { row, frames: left, last: *last, trajectory });
             }
@@ -266,9 +275,12 @@ impl<T: Task> Assembly<T> {
                 self.ready.take(block, specs, complete.frames, at);
                 pad(block, specs, next..(trajectory + 1) * length);
             }
+            block.trajectories.extend(complete.trajectory);
+            if complete.frames == 0 {
+                continue;
+            }
             block.finals.push(Final { frame: next - 1, observation: complete.last });
             if let Some(trajectory) = complete.trajectory {
-                block.trajectories.push(trajectory);
                 // The last frame carries the end, also when a fault was found one tick later.
                 let end = &mut block.ends_mut()[next - 1];
                 if !end.ends_episode() {

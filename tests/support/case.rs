@@ -10,7 +10,7 @@ use std::{
 
 use gleaner::{
     config::{CollectorBuilder, TrajFormat},
-    env::Stepper,
+    env::{AsyncBatched, Stepper},
     policy::{Backend, Exploration},
     prelude::{Collector, Executor, Overlap, Rows, Task, WeightsHandle},
 };
@@ -64,6 +64,8 @@ pub struct Case {
     pub publish: Publish,
     /// What the policy runs on.
     pub backend: Backend,
+    /// Whether a pool of threads steps the rows, and how.
+    pub pooled: Option<AsyncBatched>,
 }
 
 impl Default for Case {
@@ -87,6 +89,7 @@ impl Default for Case {
             sample: false,
             publish: Publish::Nobody,
             backend: Backend::Cpu,
+            pooled: None,
         }
     }
 }
@@ -139,7 +142,18 @@ pub fn case() -> impl Strategy<Value = Case> {
             sample: false,
             publish,
             backend: Backend::Cpu,
+            pooled: None,
         }
+    })
+}
+
+/// Any collection whose rows a pool of threads steps.
+pub fn pooled_case() -> impl Strategy<Value = Case> {
+    let knobs = (option::of(1..=5_usize), 1..=8_usize, option::of(1..=16_usize));
+    (case(), knobs).prop_map(|(case, (threads, min_ready, max_ready))| {
+        let most = max_ready.unwrap_or(case.rows).min(case.rows);
+        let options = AsyncBatched { threads, min_ready: min_ready.min(most), max_ready, ..AsyncBatched::default() };
+        Case { simulator: false, overlap: Overlap::None, edge: false, reset_each: false, pooled: Some(options), ..case }
     })
 }
 
@@ -168,6 +182,9 @@ where
         .exploration(exploration);
     if let Some(limit) = case.limit {
         builder = builder.max_frames_per_traj(limit);
+    }
+    if let Some(options) = case.pooled {
+        builder = builder.async_batched(options);
     }
     let built = match case.mode {
         Mode::Rollout => builder.build(),

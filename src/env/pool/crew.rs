@@ -260,7 +260,8 @@ mod tests {
         let work = move |_: u64| drop(lock(&held).recv());
         let mut crew = Crew::new(2, work, || {}).expect("threads");
         crew.send(0, 0);
-        let running = |crew: &Crew<u64, ()>| crew.members.iter().any(|member| matches!(*lock(&member.doing), Doing::Job(..)));
+        let running =
+            |crew: &Crew<u64, ()>| crew.members.iter().any(|member| matches!(*lock(&member.doing), Doing::Job(..)));
         while !running(&crew) {
             std::thread::yield_now();
         }

@@ -10,12 +10,7 @@ use super::crew::discard;
 use crate::{
     components::End,
     data::{Data, finite},
-    env::{
-        Env, RowContext,
-        clip::ActionClip,
-        mask::MaskParts,
-        step::close_frame,
-    },
+    env::{Env, RowContext, clip::ActionClip, mask::MaskParts, step::close_frame},
     error::{BoxError, Error, panic_message},
     seed::{Purpose, Seed, Stream},
 };

@@ -114,9 +114,9 @@ pub(super) fn send_actions<E: Env>(
         return;
     }
     order.clear();
-    order.extend(rows.iter().map(|(action, stream, episode, step, slot)| {
-        (slot.0, action.0, *stream, episode.0, step.0)
-    }));
+    order.extend(
+        rows.iter().map(|(action, stream, episode, step, slot)| (slot.0, action.0, *stream, episode.0, step.0)),
+    );
     order.sort_unstable_by_key(|(slot, ..)| *slot);
     for (slot, action, stream, episode, step) in order.drain(..) {
         pool.send(slot as usize, (stream, episode, step), Some(action), options.0.clone());
