@@ -11,6 +11,7 @@ mod equal;
 mod field;
 mod light;
 mod loops;
+mod pooled;
 mod runner;
 mod threads;
 
@@ -25,7 +26,7 @@ type Section = fn(&mut Runner) -> Result<(), Error>;
 fn main() -> Result<ExitCode, Error> {
     let mut runner = Runner::from_args();
     equal::check()?;
-    let sections: [(&str, Section); 8] = [
+    let sections: [(&str, Section); 9] = [
         ("rollouts", loops::rollouts),
         ("trajectories", loops::trajectories),
         ("one-row", loops::one_row),
@@ -33,6 +34,7 @@ fn main() -> Result<ExitCode, Error> {
         ("field", field::table),
         ("light", light::light_environments),
         ("spread", threads::light_work),
+        ("waiting", pooled::waiting_environments),
         ("memory", light::memory),
     ];
     let chosen: Vec<_> = std::env::args().skip(1).filter(|arg| !arg.starts_with('-')).collect();

@@ -147,14 +147,25 @@ pub fn case() -> impl Strategy<Value = Case> {
     })
 }
 
+/// How a pool steps the rows of a case.
+fn pool() -> impl Strategy<Value = AsyncBatched> {
+    let knobs = (option::of(1..=5_usize), 1..=8_usize, option::of(1..=16_usize));
+    knobs.prop_map(|(threads, min_ready, max_ready)| AsyncBatched {
+        threads,
+        min_ready,
+        max_ready,
+        ..AsyncBatched::default()
+    })
+}
+
 /// Any collection whose rows a pool of threads steps.
 pub fn pooled_case() -> impl Strategy<Value = Case> {
-    let knobs = (option::of(1..=5_usize), 1..=8_usize, option::of(1..=16_usize));
-    (case(), knobs).prop_map(|(case, (threads, min_ready, max_ready))| {
-        let most = max_ready.unwrap_or(case.rows).min(case.rows);
-        let options = AsyncBatched { threads, min_ready: min_ready.min(most), max_ready, ..AsyncBatched::default() };
-        Case { simulator: false, overlap: Overlap::None, edge: false, reset_each: false, pooled: Some(options), ..case }
-    })
+    (case(), pool()).prop_map(|(case, pool)| case.stepped_by(pool))
+}
+
+/// [`mixed`], of collections whose rows a pool of threads steps.
+pub fn pooled_mixed() -> impl Strategy<Value = (Case, Vec<Act>)> {
+    (mixed(), pool()).prop_map(|((case, acts), pool)| (case.stepped_by(pool), acts))
 }
 
 /// Sets the options of a case.
@@ -204,6 +215,13 @@ pub fn publish_until(weights: &WeightsHandle, stop: &AtomicBool) {
 }
 
 impl Case {
+    /// The case without what a pool excludes.
+    fn stepped_by(self, pool: AsyncBatched) -> Self {
+        let most = pool.max_ready.unwrap_or(self.rows).min(self.rows);
+        let pooled = Some(AsyncBatched { min_ready: pool.min_ready.min(most), ..pool });
+        Self { simulator: false, overlap: Overlap::None, edge: false, reset_each: false, pooled, ..self }
+    }
+
     /// Collects to the end of the budget.
     pub fn run(&self) -> Log {
         if self.simulator {

@@ -12,7 +12,7 @@ mod log;
 mod stamp;
 mod tag;
 
-pub use case::{Act, Case, Mode, Publish, case, configure, mixed, pooled_case, publish_until};
+pub use case::{Act, Case, Mode, Publish, case, configure, mixed, pooled_case, pooled_mixed, publish_until};
 pub use check::{check_blanks, check_flags, check_ids, check_ledger, check_links, check_streams, check_versions};
 pub use fault::{Call, Fault, Faulty, Kind};
 pub use log::{Frame, Log, Note, balance};

@@ -89,13 +89,16 @@ impl<E: Env> Stepper<E> for PoolStepper<E> {
     }
 
     fn reseed(&self, world: &mut World, seed: Seed) {
-        world.resource_mut::<Pool<E>>().seed = seed;
+        // Behind the end of a collection there is no pool, and nothing starts any more.
+        if let Some(mut pool) = world.get_resource_mut::<Pool<E>>() {
+            pool.seed = seed;
+        }
     }
 
     /// Sends the rows to start an episode; those whose environment is away do so when it is back.
     fn restart(&self, world: &mut World, rows: &[Entity]) -> Result<(), Error> {
         let mut starts = world.query::<(&Slot, &Stream, &Episode)>();
-        world.resource_scope(|world, mut pool: Mut<Pool<E>>| {
+        world.try_resource_scope(|world, mut pool: Mut<Pool<E>>| {
             let options = &world.resource::<PoolOptions<E>>().0;
             for entity in rows {
                 let Ok((slot, stream, episode)) = starts.get(world, *entity) else { continue };
