@@ -102,6 +102,9 @@ pub struct Stats {
     /// Environments that were built anew after a fault.
     #[serde(default)]
     pub row_restarts: u64,
+    /// Times that the policy acted for rows of a pool that were ready: `stepped_frames` over this is how many act together.
+    #[serde(default)]
+    pub dispatches: u64,
     /// Frames that one batch asks for: whole ticks. In trajectory mode, frames of one rollout.
     pub requested_frames_per_batch: u64,
     /// The budget; absent if endless.
@@ -160,6 +163,7 @@ pub(crate) struct Ledger {
     pub abandoned: u64,
     pub late_frames: u64,
     pub row_restarts: u64,
+    pub dispatches: u64,
     /// By policy.
     pub versions: Vec<u64>,
     window: VecDeque<(f32, u32)>,
@@ -266,6 +270,7 @@ impl Monitor {
             abandoned: ledger.abandoned,
             late_frames: ledger.late_frames,
             row_restarts: ledger.row_restarts,
+            dispatches: ledger.dispatches,
             requested_frames_per_batch: fixed.requested_frames_per_batch,
             total_frames: fixed.total_frames,
             completed: fixed.total_frames.is_some_and(|total| counters.stepped_frames >= total),

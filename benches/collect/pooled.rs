@@ -49,7 +49,8 @@ impl Env for Waits {
 /// Frames a second over rows / mean step time, with a network of 64 × 64.
 pub fn waiting_environments(runner: &mut Runner) -> Result<(), Error> {
     let trunk = vec![Layer::Linear(64), Layer::Tanh, Layer::Linear(64), Layer::Tanh];
-    let policy = Policy::network(NetworkSpec { trunk, ..NetworkSpec::default() }).backend(Backend::Cpu);
+    let spec = NetworkSpec { trunk, actor: vec![], critic: Some(vec![]), ..NetworkSpec::default() };
+    let policy = Policy::network(spec).backend(Backend::Cpu);
     let builder = Collector::<Waits>::builder().rows(ROWS).frames_per_batch(512).policy(policy);
     let mut collector = builder.async_batched(AsyncBatched::default()).build()?;
     // The first batch has the first resets and the threads' first steps, all at once.

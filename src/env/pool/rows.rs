@@ -85,6 +85,11 @@ impl<E: Env> Pool<E> {
         self.crew.get_mut().unwrap_or_else(std::sync::PoisonError::into_inner)
     }
 
+    /// Frames of the budget that are used, or will be when their jobs are back.
+    pub(super) fn sent(&self) -> u64 {
+        self.share.monitor.ledger().counters.stepped_frames + self.stepping
+    }
+
     /// Gives the row in `slot` to a thread: to step with `action`, or to start `episode`.
     pub(super) fn send(
         &mut self,
@@ -116,6 +121,10 @@ impl<E: Env> Pool<E> {
     /// Waits until rows are ready: at least `min_ready` of them, or one and the window is over; at most `most`. Returns at
     /// once if no job is out.
     pub(super) fn receive(&mut self, most: usize, options: &E::Options) -> Result<(), Error> {
+        if self.out == 0 && self.rows.iter().all(|row| row.env.is_none()) {
+            let problem = "no row is left: a host removed them all from the world".into();
+            return Err(Error::State { call: "next", problem });
+        }
         let times = self.share.options;
         let most = most.min(times.max_ready.unwrap_or(usize::MAX)).max(1);
         let least = times.min_ready.min(most);

@@ -75,10 +75,11 @@ pub(super) fn choose_rows<E: Env>(
         let waiting = (0..).zip(&pool.rows).filter(|(_, row)| row.env.is_some() && row.out.is_none());
         chosen.extend(waiting.map(|(slot, row)| (slot, row.entity)));
     }
-    let sent = pool.share.monitor.ledger().counters.stepped_frames + pool.stepping;
+    let sent = pool.sent();
     let left = pool.share.total_frames.map_or(u64::MAX, |total| total.saturating_sub(sent));
     let most = pool.share.options.max_ready.unwrap_or(usize::MAX);
     chosen.truncate(most.min(usize::try_from(left).unwrap_or(usize::MAX)));
+    pool.share.monitor.ledger().dispatches += u64::from(!chosen.is_empty());
     let random = pool.share.random_frames.saturating_sub(sent).min(chosen.len() as u64) as usize;
     before.clear();
     let stays = |slot: &Slot| chosen.binary_search_by_key(&slot.0, |(slot, _)| *slot).is_ok();

@@ -7,9 +7,10 @@ use std::{
     time::{Duration, Instant},
 };
 
+use bevy_ecs::prelude::{Entity, With};
 use gleaner::{
-    components::End,
-    policy::Policy,
+    components::{End, Observation},
+    policy::{HeadSpec, NetworkSpec, Normalize, Policy, head::LogStd},
     prelude::{AsyncBatched, Layout, Replay, ReplayWriteMode, Rows},
 };
 
@@ -38,6 +39,7 @@ fn ab2_rows_that_are_ready_act_together_within_the_bounds() {
         let frames: usize = (&mut collector).map(|batch| batch.unwrap().frames()).sum();
         let calls = calls.lock().unwrap();
         assert_eq!((frames, calls.iter().sum::<usize>()), (240, 240), "an action a frame: {calls:?}");
+        assert_eq!(collector.stats().dispatches, calls.len() as u64, "one call for all rows that are ready");
         assert!(calls.iter().all(|rows| *rows <= max_ready.unwrap_or(8)), "{calls:?}");
         // A batch's last turn takes only what is missing.
         let few = calls.iter().filter(|rows| **rows < min_ready).count();
@@ -159,6 +161,32 @@ fn resets_and_seeds_take_rows_that_are_pending() {
         assert_eq!(rows, (0..6).map(|row| (row, true)).collect::<Vec<_>>(), "turn {turn}");
     }
     assert_eq!(collector.stats().stepped_frames, 600);
+}
+
+#[test]
+fn statistics_take_each_observation_that_is_acted_for_once() {
+    let head = HeadSpec::Gaussian { log_std: LogStd::Free(0.0) };
+    let policy = Policy::network(NetworkSpec { head, normalize: Some(Normalize::default()), ..NetworkSpec::default() });
+    let builder = slow(7, uneven).rows(5).frames_per_batch(50).total_frames(200).policy(policy);
+    let mut collector = builder.async_batched(AsyncBatched::default()).build().unwrap();
+    assert_eq!(collector.by_ref().map(|batch| batch.unwrap().frames()).sum::<usize>(), 200);
+    assert_eq!(collector.normalization().unwrap().count, 200);
+}
+
+#[test]
+fn a_collection_whose_rows_a_host_removed_ends() {
+    let builder = slow(7, uneven).rows(3).frames_per_batch(30).async_batched(AsyncBatched::default());
+    let mut collector = builder.build().unwrap();
+    collector.next().unwrap().unwrap();
+    let world = collector.world_mut();
+    let mut rows = world.query_filtered::<Entity, With<Observation<Slow>>>();
+    let entities: Vec<Entity> = rows.iter(world).collect();
+    for (left, entity) in entities.iter().enumerate().rev() {
+        collector.world_mut().despawn(*entity);
+        let next = collector.next().unwrap();
+        assert_eq!(next.is_ok(), left > 0, "{left} rows are left: {next:?}");
+        balance(&collector.stats()).unwrap();
+    }
 }
 
 /// Processor time of the calling thread.
