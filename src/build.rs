@@ -5,11 +5,12 @@ use std::{ops::Range, sync::Arc};
 use bevy_ecs::{prelude::*, schedule::LogLevel};
 
 use crate::{
+    batched,
     collector::Collector,
     components::{ColumnSpec, Threads, TickPlan, Worker},
     config::{CollectorConfig, Extra, Setup},
     drive::Drive,
-    env::{Spawn, Stepper},
+    env::{PoolShare, Spawn, Stepper},
     error::Error,
     fleet,
     hooks::Hooks,
@@ -99,6 +100,11 @@ pub(crate) fn build_rows<T: Task>(parts: Build<T>, share: Share) -> Result<Colle
         agents: agents as u64,
         backend: backend.clone(),
     });
+    if let Some(options) = config.async_batched {
+        let (total_frames, random_frames) = (config.total_frames, config.init_random_frames);
+        stepper = stepper.pooled(PoolShare { options, total_frames, random_frames, monitor: monitor.clone() })?;
+        batched::install::<T>(&mut schedule);
+    }
     tracing::info!(backend, rows = config.rows, horizon = config.horizon(), "collector built");
     let policies: Vec<_> = actors.iter().map(|(actor, weights)| Seat::of(actor, weights, config.rows)).collect();
     let limit = [config.max_frames_per_traj, stepper.time_limit()].into_iter().flatten().min().unwrap_or(u32::MAX);
@@ -108,7 +114,9 @@ pub(crate) fn build_rows<T: Task>(parts: Build<T>, share: Share) -> Result<Colle
     rollout.lends = setup.is_empty();
     let writer = |replay| ReplayWriter::new(replay, rollout.worker, &specs, config.whole_episodes());
     let replay = replay.as_ref().map(writer).transpose()?;
-    if config.trajs_per_batch.is_some() || config.whole_episodes().is_some() {
+    if config.takes_as_they_come() {
+        world.insert_resource(Assembly::<T>::new(&specs).listing_all());
+    } else if config.trajs_per_batch.is_some() || config.whole_episodes().is_some() {
         world.insert_resource(Assembly::<T>::new(&specs));
     }
     plugin::install_parts(
@@ -119,9 +127,10 @@ pub(crate) fn build_rows<T: Task>(parts: Build<T>, share: Share) -> Result<Colle
             rollout,
             replay,
             parallelism: config.parallelism(),
-            infer: CollectSystems::Infer,
+            infer: if config.async_batched.is_some() { CollectSystems::Respond } else { CollectSystems::Infer },
             overlap: config.overlap,
             adopter: share.worker.unwrap_or(0),
+            pooled: config.async_batched.is_some(),
         },
     );
     let spawn = Spawn {
@@ -149,7 +158,8 @@ pub(crate) fn build_rows<T: Task>(parts: Build<T>, share: Share) -> Result<Colle
         world.resource_mut::<TickPlan<T>>().threads = Some(Threads(pool.clone()));
     }
     let pool = ArenaPool::new(specs.len(), config.max_arenas);
-    let mut drive = Drive::new(world, schedule, threads, pool, specs, monitor, share.rows, share.all_rows);
+    let mut drive = Drive::new(world, schedule, threads, pool, specs, monitor, share.rows);
+    drive.all_rows = share.all_rows;
     drive.renumber(0, &entities);
     Ok(Collector::new(drive, config, stepper, hooks, policies, agents, entities))
 }
@@ -217,7 +227,10 @@ pub(crate) fn columns<T: Task>(
         drop(heads);
         first.into_iter().for_each(|(spec, source)| columns.add(spec, Some(source)));
     }
-    columns.memory = policy::remembered::<T>(world, networks());
+    // A pool's rows are joined to episodes, which keep no states.
+    if config.async_batched.is_none() {
+        columns.memory = policy::remembered::<T>(world, networks());
+    }
     if config.record_states {
         let (spec, source) = policy::state_column::<T>(world, networks())
             .ok_or_else(|| conflict("record_states", "only a recurrent network has states to record"))?;

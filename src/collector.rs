@@ -151,7 +151,8 @@ impl<T: Task> Collector<T> {
 
     /// Whether whole trajectories are joined, to be yielded or written.
     pub(crate) fn joins(&self) -> bool {
-        self.joined_in_front || self.config.trajs_per_batch.is_some() || self.config.whole_episodes().is_some()
+        let joins = self.config.trajs_per_batch.is_some() || self.config.whole_episodes().is_some();
+        self.joined_in_front || joins && !self.config.takes_as_they_come()
     }
 
     /// Batches, or receipts, of the whole budget; none for an endless collector, in trajectory mode, and with workers that
@@ -241,7 +242,8 @@ impl<T: Task> Collector<T> {
         if self.ticks_left() == 0 {
             return Err(error("total_frames are used up"));
         }
-        let batch = self.fixed_batch().inspect_err(|error| self.shutdown_after(error))?;
+        let batch = self.next_batch().inspect_err(|error| self.shutdown_after(error))?;
+        let Some(batch) = batch else { return Err(error("total_frames are used up")) };
         self.deliver(batch).map(|(batch, _)| batch).inspect_err(|error| self.shutdown_after(error))
     }
 
@@ -262,6 +264,10 @@ impl<T: Task> Collector<T> {
 
     /// Steps one rollout and returns its block.
     pub(crate) fn roll(&mut self) -> Result<Box<Block<T>>, Error> {
+        if self.config.async_batched.is_some() {
+            self.prepare()?;
+            return self.turn(usize::MAX);
+        }
         // The arena first: a call that finds none is made again, and the hook belongs to a rollout.
         let block = self.drive.pool.take()?;
         if let Err(error) = self.prepare() {
@@ -280,12 +286,20 @@ impl<T: Task> Collector<T> {
         rolled.unwrap_or_else(|| Err(Error::State { call: "rollout", problem: "the rollout was taken away".into() }))
     }
 
-    fn prepare(&mut self) -> Result<(), Error> {
+    pub(crate) fn prepare(&mut self) -> Result<(), Error> {
         if let Some(hook) = &mut self.hooks.pre_collect {
             guarded("pre_collect", hook)?;
         }
         // Workers adopt weights themselves.
         if self.fleet.is_none() { self.drive.adopt_weights() } else { Ok(()) }
+    }
+
+    /// The next batch of fixed frames; none at the end of the budget.
+    fn next_batch(&mut self) -> Result<Option<Batch<T>>, Error> {
+        if self.config.takes_as_they_come() {
+            return self.flat_batch();
+        }
+        (self.ticks_left() > 0).then(|| self.fixed_batch()).transpose()
     }
 
     fn fixed_batch(&mut self) -> Result<Batch<T>, Error> {
@@ -348,7 +362,7 @@ impl<T: Task> Collector<T> {
         if self.joins() {
             return self.episodes_to_write();
         }
-        (self.ticks_left() > 0).then(|| self.fixed_batch()).transpose()
+        self.next_batch()
     }
 
     /// The next batch of any worker.
@@ -406,14 +420,7 @@ impl<T: Task> fmt::Debug for Collector<T> {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let stats = self.stats();
         f.debug_struct("Collector")
-            .field(
-                "kind",
-                &if self.fleet.is_none() {
-                    "inline".into()
-                } else {
-                    format!("{:?}", self.config.delivery.unwrap_or_default())
-                },
-            )
+            .field("kind", &self.config.kind())
             .field("workers", &self.config.workers)
             .field("rows", &self.rows())
             .field("horizon", &self.horizon())

@@ -7,10 +7,11 @@ use std::{ops::Range, sync::Arc, time::Duration};
 use bevy_ecs::prelude::*;
 
 use crate::{
+    batched,
     collector::{Build, Collector, build},
     components::Parallelism,
     data::Data,
-    env::{BatchEnv, BatchStepper, Env, RowContext, RowStepper, Stepper},
+    env::{AsyncBatched, BatchEnv, BatchStepper, Env, RowContext, RowStepper, Stepper},
     error::{BoxError, Error},
     hooks::Hooks,
     policy::{Exploration, Policies, Policy},
@@ -135,6 +136,11 @@ pub struct CollectorConfig {
     pub record_states: bool,
     /// Whether [`EpisodeEnded`](crate::rollout::EpisodeEnded) is triggered for each finished episode. Default: no.
     pub episode_events: bool,
+    /// Whether a pool of threads steps the rows, each at its own pace, and how; see [`AsyncBatched`]. Batches are then flat:
+    /// frames of rows as they come, those of an episode one behind the other, exactly `frames_per_batch` of them; or whole
+    /// trajectories. First episodes start with the first batch. Not with a simulator, a policy that is a host's system,
+    /// `overlap`, `reset_at_each_iter`, `set_truncated` and `record_states`. Default: no.
+    pub async_batched: Option<AsyncBatched>,
     /// Fewest rows that a thread is given to step; below twice this many one thread steps all. Default: 16,384, worth
     /// a thread for environments of a few ns; an environment of 10 µs is worth it from 4 rows on.
     pub step_rows_per_thread: usize,
@@ -174,6 +180,7 @@ impl Default for CollectorConfig {
             record_distribution: false,
             record_states: false,
             episode_events: false,
+            async_batched: None,
             step_rows_per_thread: 16_384,
             infer_rows_per_thread: 512,
         }
@@ -193,9 +200,22 @@ impl CollectorConfig {
         self.frames_per_batch.map_or(64, |frames| frames.div_ceil(self.rows.max(1)))
     }
 
-    /// Frames of a full batch: whole ticks.
+    /// Frames of a full batch: whole ticks, or as they were asked for where rows do not step together.
     pub fn effective_frames_per_batch(&self) -> usize {
+        if let (true, Some(frames)) = (self.takes_as_they_come(), self.frames_per_batch) {
+            return frames;
+        }
         self.horizon().saturating_mul(self.rows)
+    }
+
+    /// What steps the rows, in a word.
+    pub(crate) fn kind(&self) -> &'static str {
+        match (self.is_sync(), self.is_async(), self.async_batched.is_some()) {
+            (true, ..) => "workers in step",
+            (_, true, _) => "workers on their own",
+            (.., true) => "async-batched",
+            _ => "inline",
+        }
     }
 
     /// Whether each batch holds the rollouts of all workers.
@@ -402,6 +422,8 @@ impl<T: Task, S: Stepper<T> + 'static> CollectorBuilder<T, S> {
         record_states: bool => record_states;
         /// See [`CollectorConfig::episode_events`].
         episode_events: bool => episode_events;
+        /// See [`CollectorConfig::async_batched`].
+        async_batched: AsyncBatched => Some(async_batched);
         /// See [`CollectorConfig::step_rows_per_thread`].
         step_rows_per_thread: usize => step_rows_per_thread;
         /// See [`CollectorConfig::infer_rows_per_thread`].
@@ -469,6 +491,7 @@ impl<T: Task, S: Stepper<T> + 'static> CollectorBuilder<T, S> {
         let Self { config, policies, stepper, hooks, extras, setup, replay, max_memory } = self;
         config.check(replay.is_some())?;
         Error::all(policies.problems(config.rows))?;
+        Error::all(batched::policy_conflicts(config.async_batched.as_ref(), &policies))?;
         build(Build { config, policies, stepper: Box::new(stepper), hooks, extras, setup, replay, max_memory })
     }
 }

@@ -33,8 +33,8 @@ pub(crate) struct Drive<T: Task> {
     pub specs: Arc<[ColumnSpec]>,
     pub monitor: Monitor,
     pub rows: Vec<RowIndex>,
-    /// Rows of all workers.
-    all_rows: usize,
+    /// Rows of all workers; unless told otherwise these are all.
+    pub all_rows: usize,
     /// Frames that those before it stepped for the same rows.
     pub frames_before: u64,
     slots: QueryState<&'static Slot, With<Observation<T>>>,
@@ -42,7 +42,7 @@ pub(crate) struct Drive<T: Task> {
 }
 
 impl<T: Task> Drive<T> {
-    /// The parts of a collector of `rows` among `all_rows`, which are in `world` already.
+    /// The parts of a collector of `rows`, which are in `world` already.
     pub(crate) fn new(
         mut world: World,
         schedule: Schedule,
@@ -51,13 +51,12 @@ impl<T: Task> Drive<T> {
         specs: Arc<[ColumnSpec]>,
         monitor: Monitor,
         rows: Range<u32>,
-        all_rows: usize,
     ) -> Self {
         Self {
             slots: world.query_filtered(),
             returns: world.query_filtered(),
+            all_rows: rows.len(),
             rows: rows.map(RowIndex).collect(),
-            all_rows,
             frames_before: 0,
             pool,
             threads,
@@ -107,6 +106,22 @@ impl<T: Task> Drive<T> {
             None => schedule.run::<T>(world, tick, stop)?,
         }
         self.report_running_return();
+        self.finish()
+    }
+
+    /// Runs one tick, for the rows of a pool that came.
+    pub(crate) fn turn(&mut self, block: Box<Block<T>>) -> Result<Box<Block<T>>, Error> {
+        self.begin(block, 1);
+        let Self { world, schedule, threads, .. } = self;
+        match threads {
+            Some(pool) => pool.install(|| schedule.run(world)),
+            None => schedule.run(world),
+        }
+        self.world.resource_mut::<TickReport<T>>().take_error().map_or(Ok(()), Err)?;
+        self.finish()
+    }
+
+    fn finish(&mut self) -> Result<Box<Block<T>>, Error> {
         let block = self.rollout().and_then(|mut holder| holder.get_mut()?.finish());
         block.ok_or_else(|| Error::State { call: "rollout", problem: "a system took the rollout away".into() })
     }
@@ -125,7 +140,7 @@ impl<T: Task> Drive<T> {
         self.world.resource_mut::<TickReport<T>>().take_error().map_or(Ok(()), Err)
     }
 
-    fn report_running_return(&mut self) {
+    pub(crate) fn report_running_return(&mut self) {
         let returns = self.returns.iter(&self.world);
         let (sum, count) = returns.fold((0.0, 0), |(sum, n), total| (sum + f64::from(total.0), n + 1));
         let mean = (count > 0).then(|| (sum / f64::from(count)) as f32);

@@ -62,6 +62,24 @@ pub enum Error {
         /// Master seed: with row and episode it replays the fault.
         seed: u64,
     },
+    /// An environment took longer for a step, with the reset behind it, or for starting an episode than it may.
+    #[error(
+        "environment took longer than {deadline:?} (worker {worker}, row {row}, episode {episode}, step {step}, seed {seed})"
+    )]
+    StepDeadline {
+        /// The deadline.
+        deadline: Duration,
+        /// Worker that steps the row; 0 inline.
+        worker: u32,
+        /// The row's global number.
+        row: u32,
+        /// Episode of the row, from 0.
+        episode: u32,
+        /// Step within the episode, from 0.
+        step: u32,
+        /// Master seed.
+        seed: u64,
+    },
     /// An environment's first observation is not finite, so that the row cannot go on.
     #[error("reset gave an observation that is not finite: {value} (row {row}, episode {episode}, seed {seed})")]
     ResetNotFinite {

@@ -7,7 +7,7 @@
 //!
 //! | | |
 //! |---|---|
-//! | vocabulary | [`mod@data`], [`space`], [`seed`], [`math`], [`task`], [`error`], [`schedule`], [`components`] |
+//! | vocabulary | [`mod@data`], [`space`], [`seed`], [`math`], [`task`], [`error`], [`fault`], [`schedule`], [`components`] |
 //! | services | [`stats`], `gpu`, `arrow` |
 //! | organs | [`mod@env`], [`policy`], [`rollout`], [`replay`], [`weights`], `workers` |
 //! | assembly | [`config`], [`collector`], [`receipts`], [`running`], [`host`], [`run`], [`registry`], [`erased`] |
@@ -19,6 +19,7 @@ pub use bytemuck;
 
 #[cfg(feature = "arrow")]
 pub mod arrow;
+mod batched;
 mod build;
 mod bytes;
 mod checkpoint;
@@ -30,6 +31,7 @@ mod drive;
 pub mod env;
 pub mod erased;
 pub mod error;
+pub mod fault;
 mod fleet;
 #[cfg(feature = "gpu")]
 pub mod gpu;

@@ -4,7 +4,8 @@ use bevy_ecs::{prelude::*, schedule::ScheduleBuildError};
 
 use crate::{
     components::{
-        AllRows, LowerRows, Parallelism, PolicyWeights, RolloutSlot, TickPlan, TickReport, UpperRows, Versions,
+        AllRows, LowerRows, Parallelism, PolicyWeights, ReadyRows, RolloutSlot, TickPlan, TickReport, UpperRows,
+        Versions,
     },
     error::Error,
     policy::{self, Actor},
@@ -27,12 +28,14 @@ pub(crate) struct TaskParts<T: Task> {
     pub overlap: Overlap,
     /// Number of this world among those that act by the same weights.
     pub adopter: usize,
+    /// Whether rows are ready at times of their own: the policy then acts for those that are.
+    pub pooled: bool,
 }
 
 /// Adds a task's resources, policy entities and stages. The Step stage is the environments' or the host's.
 pub(crate) fn install_parts<T: Task>(world: &mut World, schedule: &mut Schedule, parts: TaskParts<T>) {
     let own = TaskSystems::of::<T>();
-    let TaskParts { actors, rollout, replay, parallelism, infer, overlap, adopter } = parts;
+    let TaskParts { actors, rollout, replay, parallelism, infer, overlap, adopter, pooled } = parts;
     let hosted = actors.iter().any(|(actor, _)| actor.is_system());
     let normalises = actors.iter().any(|(actor, _)| actor.normalization().is_some());
     let versions = Versions::of_ranges(actors.iter().map(|(actor, _)| actor.rows()));
@@ -49,8 +52,11 @@ pub(crate) fn install_parts<T: Task>(world: &mut World, schedule: &mut Schedule,
     world.insert_resource(TickPlan::<T> { versions, parallelism, ..TickPlan::default() });
     world.insert_resource(TickReport::<T>::default());
     world.insert_resource(RolloutSlot::<T>(Some(Box::new(rollout))));
-    if normalises {
-        let observe = policy::observe::<T>.in_set(own).in_set(infer);
+    if normalises && pooled {
+        let observe = policy::observe::<T, ReadyRows>.in_set(own).in_set(infer);
+        schedule.add_systems(observe.before(policy::infer::<T, ReadyRows>));
+    } else if normalises {
+        let observe = policy::observe::<T, AllRows>.in_set(own).in_set(infer);
         schedule.add_systems(observe.before(policy::infer::<T, AllRows>).before(LaneSystems::InferLower));
     }
     // Only stages that have something to do: a system costs 40 ns a tick.
@@ -63,6 +69,8 @@ pub(crate) fn install_parts<T: Task>(world: &mut World, schedule: &mut Schedule,
         let upper = policy::infer::<T, UpperRows>.in_set(LaneSystems::InferUpper);
         let ahead = policy::infer_ahead::<T>.in_set(LaneSystems::InferAhead);
         schedule.add_systems((lower, upper, ahead).in_set(own));
+    } else if pooled {
+        schedule.add_systems(policy::infer::<T, ReadyRows>.in_set(own).in_set(infer));
     } else {
         schedule.add_systems(policy::infer::<T, AllRows>.in_set(own).in_set(infer));
     }

@@ -65,7 +65,9 @@ impl<T: Task> Collector<T> {
     }
 
     fn poll_receipt(&mut self) -> Result<Option<Receipt>, Error> {
-        let direct = self.hooks.post_process.is_none() && self.hooks.post_collect.is_none();
+        // Frames that come as they are ready are written when they are as many as asked for: not by a turn's system.
+        let flat = self.config.takes_as_they_come();
+        let direct = self.hooks.post_process.is_none() && self.hooks.post_collect.is_none() && !flat;
         let Some(mut writer) = self.drive.writer() else {
             let problem =
                 "there is no replay buffer; give one to CollectorBuilder::replay, or iterate over batches".into();
@@ -82,7 +84,10 @@ impl<T: Task> Collector<T> {
             if receipt.is_some() {
                 return Ok(receipt);
             }
-            let batch = if !direct && self.waiting() > 0 {
+            let batch = if flat {
+                let Some(batch) = self.flat_batch()? else { return Ok(None) };
+                batch
+            } else if !direct && self.waiting() > 0 {
                 self.joined(self.config.trajs_per_write.unwrap_or(usize::MAX), false)?
             } else if self.ticks_left() == 0 {
                 return Ok(None);

@@ -10,7 +10,7 @@ use crate::{
         ActionKey, End, Episode, EpisodeReturn, EpisodeStep, Observation, RowIndex, Trajectory, TrajectoryId,
         Truncation,
     },
-    env::{BatchEnv, BatchSim, Env, EnvSettings},
+    env::{BatchEnv, BatchSim, Env, EnvSettings, PoolOptions},
     error::Error,
     rollout::{Assembly, Ended, Rollout, with_rollout},
     seed::{Purpose, Seed, Stream},
@@ -130,6 +130,9 @@ impl<T: Task> Collector<T> {
 
     /// Drops the frames of the rows in `slots` that wait for the end of their episode or for a batch.
     fn discard_waiting(&mut self, slots: &[(u32, RowIndex)]) {
+        if !self.joins() {
+            return;
+        }
         let specs = self.drive.specs.clone();
         let Some(mut assembly) = self.drive.assembly() else { return };
         let frames = assembly.clear_rows(slots, &specs) as u64;
@@ -192,7 +195,7 @@ impl<E: Env> Collector<E> {
             let _ = fleet.on_all(move |worker| worker.set_reset_options(options.clone()));
             return;
         }
-        self.drive.world.resource_mut::<EnvSettings<E>>().options = options;
+        *self.reset_options() = options;
     }
 
     /// [`reset`](Self::reset) with options of its own; later resets have the old ones.
@@ -205,11 +208,18 @@ impl<E: Env> Collector<E> {
             self.discard_waiting(&slots);
             return reset.into_iter().collect::<Result<_, _>>().inspect_err(|_| self.shutdown());
         }
-        let mut settings = self.drive.world.resource_mut::<EnvSettings<E>>();
-        let kept = std::mem::replace(&mut settings.options, options);
+        let kept = std::mem::replace(self.reset_options(), options);
         let done = self.reset(rows);
         self.set_reset_options(kept);
         done
+    }
+
+    fn reset_options(&mut self) -> &mut E::Options {
+        let world = &mut self.drive.world;
+        if world.contains_resource::<PoolOptions<E>>() {
+            return &mut world.resource_mut::<PoolOptions<E>>().into_inner().0;
+        }
+        &mut world.resource_mut::<EnvSettings<E>>().into_inner().options
     }
 }
 

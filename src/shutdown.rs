@@ -22,6 +22,7 @@ impl<T: Task> Collector<T> {
     /// iteration then yields nothing.
     pub fn shutdown(&mut self) {
         self.state = State::Shut;
+        self.stepper.close(&mut self.drive.world);
         self.drive.abandon();
         self.drive.forget_episodes();
         if let Some(fleet) = &mut self.fleet {
@@ -98,6 +99,7 @@ impl<T: Task> Collector<T> {
     /// The budget is used up: what is in flight belongs to episodes that never end.
     pub(crate) fn finish(&mut self) {
         self.state = State::Finished;
+        self.stepper.close(&mut self.drive.world);
         self.drive.forget_episodes();
         let mut ledger = self.drive.monitor.ledger();
         ledger.counters.discarded.shutdown += std::mem::take(&mut ledger.in_flight);

@@ -100,6 +100,19 @@ pub struct Stats {
     /// Gauge: frames of running episodes that are held until their end, when whole trajectories are written.
     #[serde(default)]
     pub open_frames: u64,
+    /// Threads that were stuck in user code and left to themselves; async-batched collection only.
+    #[serde(default)]
+    pub abandoned: u64,
+    /// What such threads came back with, which was dropped. The frames were counted as discarded when their deadline was
+    /// over.
+    #[serde(default)]
+    pub late_frames: u64,
+    /// Environments that were built anew after a fault.
+    #[serde(default)]
+    pub row_restarts: u64,
+    /// Times that the policy acted for rows of a pool that were ready: `stepped_frames` over this is how many act together.
+    #[serde(default)]
+    pub dispatches: u64,
     /// Frames that one batch asks for: whole ticks. In trajectory mode, frames of one rollout.
     pub requested_frames_per_batch: u64,
     /// The budget; absent if endless.
@@ -162,6 +175,11 @@ pub(crate) struct Ledger {
     pub sent: u64,
     pub pending: u64,
     pub open: u64,
+    /// Of a pool of environments.
+    pub abandoned: u64,
+    pub late_frames: u64,
+    pub row_restarts: u64,
+    pub dispatches: u64,
     /// By policy.
     pub versions: Vec<u64>,
     window: VecDeque<(f32, u32)>,
@@ -415,6 +433,10 @@ impl Monitor {
             written_trajectories: counters.written_trajectories,
             early_pieces: counters.early_pieces,
             open_frames: ledger.open,
+            abandoned: ledger.abandoned,
+            late_frames: ledger.late_frames,
+            row_restarts: ledger.row_restarts,
+            dispatches: ledger.dispatches,
             requested_frames_per_batch: fixed.requested_frames_per_batch,
             total_frames: fixed.total_frames,
             completed: fixed.total_frames.is_some_and(|total| counters.stepped_frames >= total),

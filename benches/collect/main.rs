@@ -11,6 +11,7 @@ mod equal;
 mod field;
 mod light;
 mod loops;
+mod pooled;
 mod runner;
 mod threads;
 mod workers;
@@ -26,7 +27,7 @@ type Section = fn(&mut Runner) -> Result<(), Error>;
 fn main() -> Result<ExitCode, Error> {
     let mut runner = Runner::from_args();
     equal::check()?;
-    let sections: [(&str, Section); 10] = [
+    let sections: [(&str, Section); 11] = [
         ("rollouts", loops::rollouts),
         ("trajectories", loops::trajectories),
         ("one-row", loops::one_row),
@@ -36,6 +37,7 @@ fn main() -> Result<ExitCode, Error> {
         ("spread", threads::light_work),
         ("workers", workers::delivery),
         ("publishing", workers::publishing),
+        ("waiting", pooled::waiting_environments),
         ("memory", light::memory),
     ];
     let chosen: Vec<_> = std::env::args().skip(1).filter(|arg| !arg.starts_with('-')).collect();

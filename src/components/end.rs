@@ -52,13 +52,26 @@ impl End {
     /// A frame whose numbers are not finite; Record turns it into a slot without a frame.
     pub(crate) const QUARANTINED: Self = Self(0x7f);
 
+    /// A frame that did not come before its deadline; Record turns it into a slot without a frame.
+    pub(crate) const TIMED_OUT: Self = Self(0x7d);
+
     /// No frame in this tick: the row is pending. Record leaves its slot empty.
     pub(crate) const IDLE: Self = Self(0x7e);
 
-    /// Whether the tick gave a frame: neither idle nor quarantined.
+    /// Whether the tick gave a frame: neither idle nor lost.
     #[inline(always)]
     pub(crate) const fn is_frame(self) -> bool {
-        self.0 < Self::IDLE.0 || self.0 >= Self::TERMINATED.0
+        self.0 < Self::TIMED_OUT.0 || self.0 >= Self::TERMINATED.0
+    }
+
+    /// Why the frame is lost: how the episode ended at the frame before; none if it is not.
+    #[inline(always)]
+    pub(crate) const fn lost(self) -> Option<Truncation> {
+        match self {
+            Self::QUARANTINED => Some(Truncation::Fault),
+            Self::TIMED_OUT => Some(Truncation::Timeout),
+            _ => None,
+        }
     }
 
     /// The task did not end but the episode was cut.

@@ -8,6 +8,7 @@ mod frames;
 mod lane;
 mod policy;
 mod ragged;
+mod ready;
 mod recording;
 mod row;
 mod stream;
@@ -26,6 +27,7 @@ pub use lane::SecondLane;
 pub(crate) use lane::{AllRows, Lane, LowerRows, UpperRows};
 pub use policy::PolicyWeights;
 pub use ragged::{RaggedSpec, WithRagged};
+pub(crate) use ready::{Acted, ReadyRow, ReadyRows};
 pub(crate) use recording::{FrameSlots, Recording, RolloutSlot};
 pub use row::{
     Action, ActionMask, Episode, EpisodeReturn, EpisodeStep, LastObservation, LogProb, Masks, Observation, Reward,

@@ -30,9 +30,21 @@ impl Versions {
         Self(ranges.into_iter().map(|range| (range, 0)).collect())
     }
 
+    /// Replaces everything by a version a slot, from slot 0 on.
+    pub(crate) fn set_by_slot(&mut self, versions: impl Iterator<Item = u64>) {
+        self.0.clear();
+        self.0.extend((0..).zip(versions).map(|(slot, version)| (slot..slot + 1, version)));
+    }
+
     /// The version that acts in `slot`; 0 if no policy does.
     #[inline]
     pub fn of(&self, slot: u32) -> u64 {
+        // Where each slot has its own, it is found at once.
+        if let Some((range, version)) = self.0.get(slot as usize)
+            && range.contains(&slot)
+        {
+            return *version;
+        }
         self.0.iter().find(|(range, _)| range.contains(&slot)).map_or(0, |(_, version)| *version)
     }
 
@@ -75,6 +87,8 @@ mod tests {
         assert_eq!([0, 3, 4, 8, 9].map(|slot| versions.of(slot)), [2, 2, 7, 7, 0]);
         assert_eq!(versions.iter().collect::<Vec<_>>(), [7, 2]);
         assert_eq!(versions.runs(6).collect::<Vec<_>>(), [(4..6, 7), (0..4, 2)]);
+        versions.set_by_slot([3, 1, 4].into_iter());
+        assert_eq!([0, 1, 2, 3].map(|slot| versions.of(slot)), [3, 1, 4, 0]);
         assert_eq!(Versions::default().runs(3).collect::<Vec<_>>(), [(0..3, 0)]);
     }
 }

@@ -37,6 +37,7 @@ impl CollectorConfig {
         errors.extend(self.reward.problems());
         errors.extend(self.worker_problems());
         errors.extend(self.conflicts());
+        errors.extend(crate::batched::conflicts(self));
         errors.extend(self.replay_conflicts(replay));
         Error::all(errors)
     }

@@ -12,6 +12,7 @@ mod mask;
 pub mod mountain_car;
 pub mod mountain_car_continuous;
 pub mod pendulum;
+mod pool;
 mod rows;
 pub mod stacked;
 mod state;
@@ -168,5 +169,7 @@ pub type Factory<E> = Arc<dyn Fn(&mut RowContext) -> Result<E, BoxError> + Send 
 pub(crate) use batch::BatchSim;
 pub use batch::BatchStepper;
 pub(crate) use mask::MaskParts;
+pub(crate) use pool::PoolOptions;
+pub use pool::{AsyncBatched, PoolShare};
 pub use rows::{RowStepper, Spawn, Stepper};
 pub(crate) use step::EnvSettings;

@@ -4,7 +4,13 @@ use std::panic::{AssertUnwindSafe, catch_unwind};
 
 use bevy_ecs::prelude::*;
 
-use super::{Env, Factory, RowContext, clip::ActionClip, mask::MaskParts, step};
+use super::{
+    Env, Factory, RowContext,
+    clip::ActionClip,
+    mask::MaskParts,
+    pool::{PoolShare, PoolStepper},
+    step,
+};
 use crate::{
     components::{
         Action, ActionKey, ActionMask, End, Episode, EpisodeReturn, EpisodeStep, LastObservation, LogProb, LowerRows,
@@ -76,6 +82,21 @@ pub trait Stepper<T: Task>: Send + Sync {
     fn load_states(&self, _world: &mut World, _rows: &[Entity], _states: &[Vec<u8>]) -> Result<bool, Error> {
         Ok(false)
     }
+
+    /// The same rows, stepped by a pool of threads. Errors: [`Error::Conflict`] if they cannot be stepped one by one.
+    fn pooled(self: Box<Self>, _share: PoolShare) -> Result<Box<dyn Stepper<T>>, Error> {
+        let reason = "a simulator steps all rows in one call; leave async_batched out".into();
+        Err(Error::Conflict { first: "async_batched", second: "with_simulator", reason })
+    }
+
+    /// Waits for rows that a pool steps, at most `most` of them; the coming tick takes them. The pool's options say how
+    /// long. Nothing to wait for elsewhere.
+    fn receive(&self, _world: &mut World, _most: usize) -> Result<(), Error> {
+        Ok(())
+    }
+
+    /// Ends the threads of a pool; frames that nobody took are counted as discarded. Nothing to do elsewhere.
+    fn close(&self, _world: &mut World) {}
 }
 
 /// As many states as there are environments.
@@ -108,6 +129,10 @@ pub struct RowStepper<E: Env> {
 }
 
 impl<E: Env> Stepper<E> for RowStepper<E> {
+    fn pooled(self: Box<Self>, share: PoolShare) -> Result<Box<dyn Stepper<E>>, Error> {
+        Ok(Box::new(PoolStepper { own: *self, share }))
+    }
+
     fn time_limit(&self) -> Option<u32> {
         E::TIME_LIMIT
     }
@@ -208,7 +233,7 @@ impl<E: Env> Stepper<E> for RowStepper<E> {
 }
 
 impl<E: Env> RowStepper<E> {
-    fn build(&self, spawn: &Spawn, i: u32) -> Result<E, Error> {
+    pub(super) fn build(&self, spawn: &Spawn, i: u32) -> Result<E, Error> {
         let row = spawn.first_row + i;
         let mut context = RowContext {
             row,

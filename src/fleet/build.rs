@@ -181,8 +181,8 @@ impl<T: Task> Parts<T> {
             .map(|(rows, seat)| Seat { rows, weights: seat.weights.clone(), evaluator: seat.evaluator.clone() })
             .collect();
         let pool = ArenaPool::new(specs.len(), config.max_arenas);
-        let (rows, all, schedule) = (0..config.rows as u32, config.rows, Schedule::new(Collect));
-        let drive = Drive::new(world, schedule, None, pool, specs, monitor, rows, all);
+        let (rows, schedule) = (0..config.rows as u32, Schedule::new(Collect));
+        let drive = Drive::new(world, schedule, None, pool, specs, monitor, rows);
         let stepper = self.stepper.share().unwrap_or_else(|| unreachable!("the workers have shares of it"));
         Ok(Collector::new(drive, config, stepper, hooks, seats, 1, entities))
     }

@@ -191,6 +191,7 @@ impl<T: Task> HostBuilder<T> {
             infer: if owned.is_some() { CollectSystems::Infer } else { CollectSystems::Respond },
             overlap: Overlap::None,
             adopter: 0,
+            pooled: false,
         };
         let limits = [config.max_frames_per_traj, owned.as_ref().and_then(|(_, stepper)| stepper.time_limit())];
         let limit = limits.into_iter().flatten().min().unwrap_or(u32::MAX);

@@ -35,7 +35,7 @@ impl<T: Task> Policies<T> {
     /// The rows of each policy, of `rows` rows in all.
     pub(crate) fn rows(&self, rows: usize) -> impl Iterator<Item = Range<usize>> {
         let ranges: Vec<_> = match self {
-            Self::One(_) => vec![0..rows],
+            Self::One(_) => std::iter::once(0..rows).collect(),
             Self::Several(policies) => policies.iter().map(|(range, _)| range.clone()).collect(),
         };
         ranges.into_iter()
@@ -52,6 +52,14 @@ impl<T: Task> Policies<T> {
             Self::Several(policies) => {
                 Self::Several(policies.iter().map(|(range, policy)| (within(range), policy.clone())).collect())
             }
+        }
+    }
+
+    /// Whether `holds` for any of them.
+    pub(crate) fn any(&self, holds: impl Fn(&Policy<T>) -> bool) -> bool {
+        match self {
+            Self::One(policy) => holds(policy),
+            Self::Several(policies) => policies.iter().any(|(_, policy)| holds(policy)),
         }
     }
 

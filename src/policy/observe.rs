@@ -4,15 +4,15 @@ use bevy_ecs::prelude::*;
 
 use super::actor::{Actor, ActorKind};
 use crate::{
-    components::{Observation, Slot, TickPlan},
+    components::{Lane, Observation, Slot, TickPlan},
     data::Data,
     task::Task,
 };
 
 /// Adds the observations of each policy's active rows to its statistics, in row order whatever the order of the table.
-pub(crate) fn observe<T: Task>(
+pub(crate) fn observe<T: Task, L: Lane>(
     mut actors: Query<&mut Actor<T>>,
-    rows: Query<(&Observation<T>, &Slot)>,
+    rows: Query<(&Observation<T>, &Slot), L::Rows>,
     plan: Res<TickPlan<T>>,
     mut order: Local<Vec<(u32, T::Observation)>>,
     mut input: Local<Vec<f32>>,

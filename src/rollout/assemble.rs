@@ -9,9 +9,7 @@ use super::{
     trajectories::Pooled,
 };
 use crate::{
-    components::{
-        End, EpisodeReturn, EpisodeStep, LastObservation, Reward, RowIndex, Slot, Trajectory, TrajectoryId, Truncation,
-    },
+    components::{End, EpisodeReturn, EpisodeStep, LastObservation, Reward, RowIndex, Slot, Trajectory, TrajectoryId},
     task::Task,
 };
 
@@ -179,11 +177,11 @@ impl<T: Task> Rollout<T> {
             end,
         };
         let mut last = last.0;
-        if end == End::QUARANTINED {
+        if let Some(reason) = end.lost() {
             // The episode ended at the frame before, which may be of the rollout before: a tick before tick 0.
             trajectory.tick = trajectory.tick.wrapping_sub(1);
             trajectory.last_version = self.previous_versions.of(slot);
-            trajectory.end = End::truncated_by(Truncation::Fault);
+            trajectory.end = End::truncated_by(reason);
             if let Ok(i) = self.quarantined.binary_search_by_key(&slot, |(slot, _)| *slot) {
                 last = self.quarantined[i].1;
             }

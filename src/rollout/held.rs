@@ -63,11 +63,6 @@ impl<T: Task> Assembly<T> {
         !self.seats.is_empty()
     }
 
-    /// Frames that are held.
-    pub(crate) fn held(&self) -> usize {
-        self.open_frames + self.ready.len()
-    }
-
     /// Whether frames and episodes go together; `rows` are ids and steps of the episodes that run, by slot. Errors: a
     /// file that contradicts itself.
     pub(crate) fn check(&self, rows: impl Iterator<Item = (TrajectoryId, EpisodeStep)>) -> Result<(), Error> {

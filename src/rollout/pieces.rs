@@ -58,6 +58,8 @@ pub(crate) struct Assembly<T: Task> {
     /// The frames of `complete`.
     pub(super) ready: Ready,
     pub(super) open_frames: usize,
+    /// Whether an episode that ended is listed although all its frames were let go before.
+    lists_all: bool,
 }
 
 impl<T: Task> Assembly<T> {
@@ -75,7 +77,14 @@ impl<T: Task> Assembly<T> {
             complete: VecDeque::new(),
             ready: Ready::default(),
             open_frames: 0,
+            lists_all: false,
         }
+    }
+
+    /// Lists every episode that ends, also one whose frames were all let go before a fault ended it.
+    pub(crate) fn listing_all(mut self) -> Self {
+        self.lists_all = true;
+        self
     }
 
     /// Complete episodes, and pieces that were let go, that wait.
@@ -86,6 +95,11 @@ impl<T: Task> Assembly<T> {
     /// Frames of running episodes that are held.
     pub(crate) fn open_frames(&self) -> usize {
         self.open_frames
+    }
+
+    /// Frames that are held, of running and of waiting episodes.
+    pub(crate) fn held(&self) -> usize {
+        self.open_frames + self.ready.len()
     }
 
     /// Takes in the rollout's block: its first `ticks` ticks.
@@ -159,7 +173,7 @@ impl<T: Task> Assembly<T> {
             };
             frames += left;
             // One that a fault ended just behind a piece that was let go has nothing left.
-            if left > 0 {
+            if left > 0 || self.lists_all {
                 let (row, trajectory) = (trajectory.row, Some(*trajectory));
                 self.complete.push_back(Complete { row, frames: left, last: *last, trajectory });
             }
@@ -215,17 +229,31 @@ impl<T: Task> Assembly<T> {
         while self.open_frames > most {
             let longest = (0..self.open.len()).rev().max_by_key(|slot| self.open[*slot].frames);
             let Some(slot) = longest else { break };
-            let piece = std::mem::replace(&mut self.open[slot], EMPTY);
-            self.gone[slot] += piece.frames;
-            let (row, last) = (block.rows[slot], seen_last(block, slot, ticks));
-            let frames = piece.frames;
-            self.open_frames -= frames;
-            let place = self.ready.reserve(specs, frames);
-            self.chunks.move_to(piece, &mut self.ready, specs, place);
-            self.complete.push_back(Complete { row, frames, last, trajectory: None });
+            self.let_slot_go(block, specs, slot, ticks);
             pieces += 1;
         }
         pieces
+    }
+
+    /// Lets all running pieces go as they are, in row order; the block is that of the rollout just taken in, and has
+    /// `ticks` ticks.
+    pub(crate) fn let_all_go(&mut self, block: &Block<T>, specs: &[ColumnSpec], ticks: usize) {
+        for slot in 0..self.open.len() {
+            if self.open[slot].frames > 0 {
+                self.let_slot_go(block, specs, slot, ticks);
+            }
+        }
+    }
+
+    fn let_slot_go(&mut self, block: &Block<T>, specs: &[ColumnSpec], slot: usize, ticks: usize) {
+        let piece = std::mem::replace(&mut self.open[slot], EMPTY);
+        self.gone[slot] += piece.frames;
+        let (row, last) = (block.rows[slot], seen_last(block, slot, ticks));
+        let frames = piece.frames;
+        self.open_frames -= frames;
+        let place = self.ready.reserve(specs, frames);
+        self.chunks.move_to(piece, &mut self.ready, specs, place);
+        self.complete.push_back(Complete { row, frames, last, trajectory: None });
     }
 
     /// Fills `block` with the next `n` complete episodes, flat or padded.
@@ -247,9 +275,12 @@ impl<T: Task> Assembly<T> {
                 self.ready.take(block, specs, complete.frames, at);
                 pad(block, specs, next..(trajectory + 1) * length);
             }
+            block.trajectories.extend(complete.trajectory);
+            if complete.frames == 0 {
+                continue;
+            }
             block.finals.push(Final { frame: next - 1, observation: complete.last });
             if let Some(trajectory) = complete.trajectory {
-                block.trajectories.push(trajectory);
                 // The last frame carries the end, also when a fault was found one tick later.
                 let end = &mut block.ends_mut()[next - 1];
                 if !end.ends_episode() {

@@ -208,9 +208,7 @@ impl<T: Task> Rollout<T> {
         for slot in 0..rows {
             let frame = tick * rows + slot;
             let Some(block) = &mut self.block else { return };
-            if block.ends()[frame] != End::QUARANTINED {
-                continue;
-            }
+            let Some(reason) = block.ends()[frame].lost() else { continue };
             self.quarantined.push((slot as u32, block.observations()[frame]));
             let value = self.columns.specs.iter().position(|spec| spec.name == "value");
             if let (Some(value), Some(_), Some(before)) = (value, &self.columns.memory, frame.checked_sub(rows)) {
@@ -218,7 +216,7 @@ impl<T: Task> Rollout<T> {
                 block.states.next_values.push((before, block.columns[value].values()[frame]));
             }
             self.vacate(frame);
-            self.cut_before(slot, Truncation::Fault);
+            self.cut_before(slot, reason);
         }
     }
 }

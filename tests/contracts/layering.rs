@@ -6,10 +6,12 @@ use std::{
     path::{Path, PathBuf},
 };
 
-const VOCABULARY: &[&str] = &["bytes", "data", "space", "seed", "math", "error", "task", "schedule", "components"];
+const VOCABULARY: &[&str] =
+    &["bytes", "data", "space", "seed", "math", "error", "fault", "task", "schedule", "components"];
 const SERVICES: &[&str] = &["gpu", "stats", "ron_file", "profile", "checkpoint", "arrow"];
 const ORGANS: &[&str] = &["env", "policy", "rollout", "weights", "replay", "workers"];
 const ASSEMBLY: &[&str] = &[
+    "batched",
     "build",
     "config",
     "drive",

@@ -2,6 +2,7 @@
 
 mod adoption;
 mod agents;
+mod async_batched;
 mod boundaries;
 mod budgets;
 mod check_env;

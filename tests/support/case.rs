@@ -10,7 +10,7 @@ use std::{
 
 use gleaner::{
     config::{CollectorBuilder, Delivery, TrajFormat},
-    env::Stepper,
+    env::{AsyncBatched, Stepper},
     policy::{Backend, Exploration},
     prelude::{Collector, Executor, Overlap, Rows, Task, WeightsHandle},
 };
@@ -67,6 +67,8 @@ pub struct Case {
     pub publish: Publish,
     /// What the policy runs on.
     pub backend: Backend,
+    /// Whether a pool of threads steps the rows, and how.
+    pub pooled: Option<AsyncBatched>,
 }
 
 impl Default for Case {
@@ -92,6 +94,7 @@ impl Default for Case {
             sample: false,
             publish: Publish::Nobody,
             backend: Backend::Cpu,
+            pooled: None,
         }
     }
 }
@@ -146,6 +149,7 @@ pub fn case() -> impl Strategy<Value = Case> {
             sample: false,
             publish,
             backend: Backend::Cpu,
+            pooled: None,
         }
     })
 }
@@ -158,6 +162,27 @@ pub fn with_workers() -> impl Strategy<Value = Case> {
 /// The same over workers that deliver on their own.
 pub fn with_async_workers() -> impl Strategy<Value = Case> {
     with_workers().prop_map(|case| Case { delivery: Delivery::Async, ..case })
+}
+
+/// How a pool steps the rows of a case.
+fn pool() -> impl Strategy<Value = AsyncBatched> {
+    let knobs = (option::of(1..=5_usize), 1..=8_usize, option::of(1..=16_usize));
+    knobs.prop_map(|(threads, min_ready, max_ready)| AsyncBatched {
+        threads,
+        min_ready,
+        max_ready,
+        ..AsyncBatched::default()
+    })
+}
+
+/// Any collection whose rows a pool of threads steps.
+pub fn pooled_case() -> impl Strategy<Value = Case> {
+    (case(), pool()).prop_map(|(case, pool)| case.stepped_by(pool))
+}
+
+/// [`mixed`], of collections whose rows a pool of threads steps.
+pub fn pooled_mixed() -> impl Strategy<Value = (Case, Vec<Act>)> {
+    (mixed(), pool()).prop_map(|((case, acts), pool)| (case.stepped_by(pool), acts))
 }
 
 /// Sets the options of a case.
@@ -188,6 +213,9 @@ where
     if let Some(limit) = case.limit {
         builder = builder.max_frames_per_traj(limit);
     }
+    if let Some(options) = case.pooled {
+        builder = builder.async_batched(options);
+    }
     let built = match case.mode {
         Mode::Rollout => builder.build(),
         Mode::Cat(n) => builder.trajs_per_batch(n).build(),
@@ -206,6 +234,13 @@ pub fn publish_until(weights: &WeightsHandle, stop: &AtomicBool) {
 }
 
 impl Case {
+    /// The case without what a pool excludes.
+    fn stepped_by(self, pool: AsyncBatched) -> Self {
+        let most = pool.max_ready.unwrap_or(self.rows).min(self.rows);
+        let pooled = Some(AsyncBatched { min_ready: pool.min_ready.min(most), ..pool });
+        Self { simulator: false, overlap: Overlap::None, edge: false, reset_each: false, pooled, ..self }
+    }
+
     /// Collects to the end of the budget.
     pub fn run(&self) -> Log {
         if self.simulator {

@@ -101,6 +101,13 @@ pub fn check_flags(log: &Log) -> Check {
         {
             wanted = wanted.or_truncated(Truncation::ForcedReset);
         }
+        // A batch that takes frames as they come may be out before the fault.
+        let fault = ends_next_nan(log, row, resets, frame.step) && !wanted.done();
+        if log.case.pooled.is_some() && log.case.mode == Mode::Rollout && fault {
+            let reasons = [None, Some(Truncation::Fault)];
+            ensure!(reasons.contains(&end.truncation()), "frame {i}: {end:?} before a fault");
+            continue;
+        }
         let within = frame.tick.is_none() || frame.tick.is_some_and(|tick| tick + 1 < ticks(log, frame.batch));
         if ends_next_nan(log, row, resets, frame.step) && !wanted.done() && within && stepped(log, frame) {
             wanted = wanted.or_truncated(Truncation::Fault);
@@ -172,8 +179,12 @@ pub fn check_ledger(log: &Log) -> Check {
         ensure!(stats.frames == frames && stats.batches == i as u64 + 1, "batch {i}: {frames} frames, {stats:?}");
         let (done, open) = (stats.trajectory_completed_frames, stats.trajectory_pending_frames);
         ensure!(done + open == stats.stepped_frames - stats.discarded.fault, "batch {i}: episodes, {stats:?}");
-        if rollouts && log.case.delivery == Delivery::Sync {
-            ensure!(stats.stepped_frames == slots.min(case.total), "batch {i}: {slots} slots, {stats:?}");
+        if rollouts && case.delivery == Delivery::Sync {
+            let stepped = if case.pooled.is_some() { frames + stats.discarded.fault } else { slots.min(case.total) };
+            ensure!(stats.stepped_frames == stepped, "batch {i}: {slots} slots, {stats:?}");
+            let asked = (case.rows * case.horizon - case.short) as u64;
+            let whole = case.pooled.is_none() || note.frames as u64 == asked || stats.stepped_frames == case.total;
+            ensure!(whole, "batch {i}: {} frames of {asked}, {stats:?}", note.frames);
             ensure!(stats.in_flight_frames == 0, "batch {i}: in flight, {stats:?}");
             ensure!(stats.discarded.fault == stats.stepped_frames - frames, "batch {i}: faults, {stats:?}");
         }

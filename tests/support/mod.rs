@@ -13,8 +13,8 @@ mod stamp;
 mod tag;
 
 pub use case::{
-    Act, Case, Mode, Publish, case, configure, mixed, mixed_with_workers, publish_until, with_async_workers,
-    with_workers,
+    Act, Case, Mode, Publish, case, configure, mixed, mixed_with_workers, pooled_case, pooled_mixed, publish_until,
+    with_async_workers, with_workers,
 };
 pub use check::{check_blanks, check_flags, check_ids, check_ledger, check_links, check_streams, check_versions};
 pub use fault::{Call, Fault, Faulty, Kind};
