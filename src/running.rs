@@ -1,6 +1,7 @@
 //! Collecting in the background: into a replay buffer, while the caller learns from it.
 
 use std::{
+    fmt,
     sync::{Arc, Mutex, PoisonError},
     thread,
     time::{Duration, Instant},
@@ -202,6 +203,17 @@ impl<T: Task> Running<T> {
             self.check()?;
             Err(Error::Timeout { what: "an answer of the collector's thread", deadline })
         })
+    }
+}
+
+impl<T: Task> fmt::Debug for Running<T> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let stats = self.stats();
+        f.debug_struct("Running")
+            .field("is_running", &self.is_running())
+            .field("frames", &stats.frames)
+            .field("written_frames", &stats.written_frames)
+            .finish_non_exhaustive()
     }
 }
 

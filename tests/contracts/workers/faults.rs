@@ -50,11 +50,11 @@ fn h1_x1_a_panic_of_one_of_eight_workers_is_named_at_once() {
 fn x7_what_fails_while_workers_are_built_is_an_error() {
     for call in [Call::Build, Call::Reset, Call::Mask] {
         let built = Faulty::builder(6, panics(call, 5, 0, 0)).rows(8).workers(4).build();
-        let text = built.err().expect("it fails").to_string();
+        let text = built.expect_err("it fails").to_string();
         assert!(text.contains("boom 42") && text.contains("worker 2, row 5"), "{text}");
     }
     let fault = Fault { call: Call::Build, kind: Kind::Nan, row: 7, episode: 0, step: 0 };
-    let text = Faulty::builder(6, Some(fault)).rows(8).workers(4).build().err().expect("it fails").to_string();
+    let text = Faulty::builder(6, Some(fault)).rows(8).workers(4).build().expect_err("it fails").to_string();
     assert!(text.contains("row 7") && text.contains("no such level"), "{text}");
 }
 

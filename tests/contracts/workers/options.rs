@@ -49,11 +49,11 @@ fn fd04_options_of_one_world_exclude_workers() {
         assert!(message.contains(name), "{message}");
     }
     let simulator = Collector::with_simulator(TagSim::new(&script(), 8)).rows(8).workers(2).build();
-    let message = simulator.err().expect("one simulator").to_string();
+    let message = simulator.expect_err("one simulator").to_string();
     assert!(message.contains("with_simulator") && message.contains("workers"), "{message}");
     let spec = NetworkSpec::from_ron_str("(normalize: Some((clip: 10)))").unwrap();
     let normalized = tags(script()).rows(8).workers(2).policy(Policy::network(spec)).build();
-    let message = normalized.err().expect("statistics of each worker").to_string();
+    let message = normalized.expect_err("statistics of each worker").to_string();
     assert!(message.contains("normalize") && message.contains("workers"), "{message}");
 }
 

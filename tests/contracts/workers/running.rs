@@ -28,7 +28,7 @@ fn collector(workers: usize, delivery: Delivery, total: Option<u64>) -> (Collect
 
 #[test]
 fn mc19_start_needs_a_buffer() {
-    let error = Collector::<CartPole>::builder().workers(1).build().unwrap().start().err().expect("no buffer");
+    let error = Collector::<CartPole>::builder().workers(1).build().unwrap().start().expect_err("no buffer");
     assert!(error.to_string().contains("replay"), "{error}");
 }
 
@@ -98,7 +98,7 @@ fn h2_one_that_is_stuck_is_left_behind() {
     let running = builder.build().unwrap().start().unwrap();
     thread::sleep(Duration::from_millis(50));
     let begin = Instant::now();
-    let error = running.shutdown(Duration::from_millis(100)).err().expect("it is stuck");
+    let error = running.shutdown(Duration::from_millis(100)).expect_err("it is stuck");
     assert!(begin.elapsed() < Duration::from_secs(5));
     assert!(matches!(error, Error::Timeout { .. }), "{error}");
 }
