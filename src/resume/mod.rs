@@ -106,7 +106,7 @@ impl<T: Task> Collector<T> {
 
     /// Goes on from a file that [`save`](Self::save) wrote, in a new collector: of the same task, options and policies,
     /// except that threads, executor, overlap, `max_arenas` and `total_frames` may be others. The seed becomes the saved
-    /// one.
+    /// one; weights that were published here before are replaced.
     ///
     /// Errors: [`Error::State`] once this collector has stepped a frame; an option or a policy that is another; a file
     /// that is not whole or contradicts itself. Then the collector is as it was, with one exception: what fails when
@@ -143,6 +143,10 @@ impl<T: Task> Collector<T> {
         let stepped = self.drive.monitor.ledger().counters.stepped_frames;
         if stepped > 0 || self.state != State::Ready {
             let problem = format!("{stepped} frames were stepped, it is {:?}; legal: a new collector", self.state);
+            return Err(Error::State { call: "load", problem });
+        }
+        if rows::of::<T>(&self.drive.world, &self.entities).is_none() {
+            let problem = "a row has left the world; legal: the rows that it was built with".into();
             return Err(Error::State { call: "load", problem });
         }
         let staged = Staged::read(self, BlockReader::new(from, KIND)?, if strict { Fit::Whole } else { Fit::Parts })?;

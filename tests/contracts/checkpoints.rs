@@ -200,6 +200,7 @@ fn ck06_it_is_saved_and_loaded_in_its_place_only() {
     let row = second_row(&second);
     second.world_mut().despawn(row);
     assert!(second.save_to(&mut Vec::new()).unwrap_err().to_string().contains("a row has left"));
+    assert!(second.load_from(&mut &file[..]).unwrap_err().to_string().contains("a row has left"));
 }
 
 fn second_row(collector: &Collector<Tag>) -> bevy_ecs::entity::Entity {
