@@ -80,7 +80,7 @@ pub(crate) struct Fleet<T: Task> {
 
 impl<T: Task> Fleet<T> {
     /// The workers that are worked with yet.
-    fn here(&self) -> impl Iterator<Item = usize> {
+    pub(crate) fn here(&self) -> impl Iterator<Item = usize> {
         let here = |(worker, member): (usize, &Member)| (member.status == WorkerStatus::Working).then_some(worker);
         self.members.iter().enumerate().filter_map(here)
     }
@@ -186,6 +186,21 @@ impl<T: Task> Fleet<T> {
             self.crew.call(worker, move |child: &mut Child<T>| work(&mut child.collector))
         };
         let replies: Vec<_> = self.here().map(call).collect();
+        replies.into_iter().map(|reply| reply.wait(deadline)).collect()
+    }
+
+    /// The same with something for each, in their order. Errors: also if there are not as many.
+    pub(crate) fn on_each<A: Send + 'static, R: Send + 'static>(
+        &self,
+        given: Vec<A>,
+        work: impl Fn(&mut Collector<T>, A) -> R + Clone + Send + 'static,
+    ) -> Result<Vec<R>, Error> {
+        let deadline = Instant::now() + self.deadline;
+        let call = |(worker, given)| {
+            let work = work.clone();
+            self.crew.call(worker, move |child: &mut Child<T>| work(&mut child.collector, given))
+        };
+        let replies: Vec<_> = self.here().zip(given).map(call).collect();
         replies.into_iter().map(|reply| reply.wait(deadline)).collect()
     }
 

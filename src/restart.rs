@@ -113,7 +113,7 @@ impl<T: Task> Collector<T> {
                 let Some((trajectory, last)) = next_episode(world, rollout, (entity, *slot, *row), reason) else {
                     continue;
                 };
-                let assembly = world.get_resource_mut::<Assembly<T>>();
+                let assembly = if joins { world.get_resource_mut::<Assembly<T>>() } else { None };
                 let held = assembly.is_some_and(|mut held| held.end(*slot as usize, trajectory, last, &specs));
                 if held || !joins && trajectory.length > 0 {
                     ledger.episodes_ended(&[trajectory]);

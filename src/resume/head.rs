@@ -63,7 +63,7 @@ impl Head {
             rows: collector.config.rows as u64,
             agents: collector.agents as u64,
             worker: collector.config.worker.unwrap_or(0),
-            joins: collector.joins(),
+            joins: collector.joins() && !collector.joined_in_front,
             seed: collector.config.seed,
             policies: actors.iter().map(policy).collect(),
             backend: collector.stats().backend,

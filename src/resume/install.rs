@@ -90,9 +90,10 @@ impl<T: Task> Collector<T> {
     fn install_rows(&mut self, rows: Rows<T>, serial: u64, frames: &[u64]) -> Result<(), Error> {
         let Rows { rollout: saved, receipts, rows, states, assembly, .. } = rows;
         let seed = self.config.seed;
+        let first = self.first_row();
         let Self { drive, stepper, entities, .. } = self;
         stepper.reseed(&mut drive.world, Seed(seed));
-        for ((row, entity), number) in rows.iter().zip(&*entities).zip(0..) {
+        for ((row, entity), number) in rows.iter().zip(&*entities).zip(first..) {
             if let Ok(entity) = drive.world.get_entity_mut(*entity) {
                 row.restore(entity, number, seed);
             }
@@ -105,7 +106,7 @@ impl<T: Task> Collector<T> {
         if let Some(assembly) = assembly {
             drive.world.insert_resource(assembly);
         }
-        let keys = rows::keys(&rows, seed);
+        let keys = rows::keys(&rows, first, seed);
         let mut restored = Ok(());
         let mut actors = drive.world.query::<&mut Actor<T>>();
         for mut actor in actors.iter_mut(&mut drive.world) {

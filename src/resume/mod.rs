@@ -4,6 +4,7 @@ mod head;
 mod install;
 mod rows;
 mod staged;
+mod workers;
 
 use std::{
     fs::File,
@@ -63,8 +64,11 @@ impl<T: Task> Collector<T> {
     /// a larger budget where whole trajectories are collected and the budget was used up, which has discarded the frames
     /// of episodes that ran.
     ///
+    /// Workers that deliver in step are saved each as such a collector, and go on in as many of as many rows. Whole
+    /// trajectories over them need environments with a codec.
+    ///
     /// The file at `path` is the old one until the new one is whole and on the disk. Errors: [`Error::State`] after a
-    /// shutdown, or if a row has left the world; [`Error::Io`]; [`Error::Checkpoint`] for what an environment's codec
+    /// shutdown, if a row has left the world, and for rows that do not step together; [`Error::Io`]; [`Error::Checkpoint`] for what an environment's codec
     /// does not manage.
     pub fn save(&self, path: impl AsRef<Path>) -> Result<(), Error> {
         checkpoint::replace(path.as_ref(), |to| self.save_to(to))
@@ -75,6 +79,10 @@ impl<T: Task> Collector<T> {
         let error = |problem: &str| Error::State { call: "save", problem: problem.into() };
         if self.state == State::Shut {
             return Err(error("the collector is shut down; legal: between rollouts"));
+        }
+        self.check_kind("save")?;
+        if let Some(fleet) = &self.fleet {
+            return self.save_workers(fleet, to);
         }
         let world = &self.drive.world;
         let rows = rows::of::<T>(world, &self.entities)
@@ -93,7 +101,7 @@ impl<T: Task> Collector<T> {
         rollout.save(actors.len(), &mut to)?;
         to.part(&receipts.unwrap_or_default())?;
         rows.iter().try_for_each(|row| row.save(&mut to))?;
-        let keys = rows::keys(&rows, self.config.seed);
+        let keys = rows::keys(&rows, self.first_row(), self.config.seed);
         for actor in actors {
             actor.save_states(rows::identities(&keys), &mut to)?;
         }
@@ -140,7 +148,7 @@ impl<T: Task> Collector<T> {
     }
 
     fn load_parts(&mut self, from: &mut dyn Read, strict: bool) -> Result<Vec<String>, Error> {
-        let stepped = self.drive.monitor.ledger().counters.stepped_frames;
+        let stepped = self.drive.monitor.stepped();
         if stepped > 0 || self.state != State::Ready {
             let problem = format!("{stepped} frames were stepped, it is {:?}; legal: a new collector", self.state);
             return Err(Error::State { call: "load", problem });
@@ -149,8 +157,16 @@ impl<T: Task> Collector<T> {
             let problem = "a row has left the world; legal: the rows that it was built with".into();
             return Err(Error::State { call: "load", problem });
         }
+        self.check_kind("load")?;
+        if self.fleet.is_some() {
+            return self.load_workers(from, strict);
+        }
         let staged = Staged::read(self, BlockReader::new(from, KIND)?, if strict { Fit::Whole } else { Fit::Parts })?;
         self.install(staged)
+    }
+
+    fn first_row(&self) -> u32 {
+        self.drive.rows.first().map_or(0, |row| row.0)
     }
 
     /// Versions of the weights that act in the coming tick, by policy.

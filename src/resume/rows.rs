@@ -45,10 +45,10 @@ pub(super) fn of<T: Task>(world: &World, entities: &[Entity]) -> Option<Vec<Row<
     entities.iter().map(|entity| Row::of(world.get_entity(*entity).ok()?)).collect()
 }
 
-/// The keys of rows under `seed`.
-pub(super) fn keys<T: Task>(rows: &[Row<T>], seed: u64) -> Vec<Key> {
+/// The keys of rows under `seed`, of which the first is row `first`.
+pub(super) fn keys<T: Task>(rows: &[Row<T>], first: u32, seed: u64) -> Vec<Key> {
     let key = |row| ActionKey(Seed(seed).row_key(row, Purpose::Action));
-    rows.iter().zip(0..).map(|(row, slot)| (Slot(slot), key(slot), row.episode)).collect()
+    rows.iter().zip(0..).map(|(row, slot)| (Slot(slot), key(first + slot), row.episode)).collect()
 }
 
 /// Keys, as policies take them.

@@ -3,6 +3,7 @@
 mod delivery;
 mod faults;
 mod options;
+mod resume;
 mod running;
 
 use std::{thread, time::Duration};
