@@ -211,15 +211,22 @@ impl<T: Task> Collector<T> {
         &mut self.drive.world
     }
 
-    /// Bytes held.
+    /// Bytes held; with workers also theirs, of those that answer.
     pub fn memory(&self) -> Memory {
         let (free_arenas, arenas) = self.drive.pool.memory();
-        Memory {
+        let workers = self.fleet.as_ref().and_then(|fleet| fleet.on_all(|worker| worker.memory()).ok());
+        let own = Memory {
             rollout: self.drive.rollout_bytes(self.config.rows, self.horizon()),
             free_arenas,
             arenas,
             trajectories: self.drive.world.get_resource().map_or(0, Assembly::<T>::memory),
-        }
+        };
+        workers.into_iter().flatten().fold(own, |sum, worker| Memory {
+            rollout: sum.rollout,
+            free_arenas: sum.free_arenas + worker.free_arenas,
+            arenas: sum.arenas + worker.arenas,
+            trajectories: sum.trajectories + worker.trajectories,
+        })
     }
 
     /// One rollout outside iteration, on the same budget and ledger. Errors: [`Error::State`] in trajectory mode, with a

@@ -10,7 +10,7 @@
 //! | vocabulary | [`mod@data`], [`space`], [`seed`], [`math`], [`task`], [`error`], [`fault`], [`schedule`], [`components`] |
 //! | services | [`stats`], `gpu`, `arrow` |
 //! | organs | [`mod@env`], [`policy`], [`rollout`], [`replay`], [`weights`], `workers` |
-//! | assembly | [`config`], [`collector`], [`receipts`], [`running`], [`host`], [`run`], [`registry`], [`erased`] |
+//! | assembly | [`config`], [`collector`], [`receipts`], [`running`], [`episodes`], [`host`], [`run`], [`registry`], [`erased`] |
 
 extern crate self as gleaner;
 
@@ -29,6 +29,7 @@ pub mod config;
 pub mod data;
 mod drive;
 pub mod env;
+pub mod episodes;
 pub mod erased;
 pub mod error;
 pub mod fault;

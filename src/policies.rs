@@ -79,6 +79,9 @@ impl<T: Task> Collector<T> {
 
     /// Statistics that policy number `policy` normalises observations with; none if it does not.
     pub fn normalization_of(&mut self, policy: usize) -> Option<RunningNorm> {
-        self.drive.normalization(policy)
+        match &self.fleet {
+            Some(fleet) => fleet.on_all(move |worker| worker.normalization_of(policy)).ok()?.pop()?,
+            None => self.drive.normalization(policy),
+        }
     }
 }

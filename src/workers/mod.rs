@@ -8,3 +8,6 @@ mod thread;
 
 pub(crate) use crew::{Crew, Reply, Stopped};
 pub(crate) use thread::{Job, Made};
+
+#[cfg(test)]
+mod tests;

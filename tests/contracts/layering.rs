@@ -27,6 +27,7 @@ const ASSEMBLY: &[&str] = &[
     "collector",
     "fleet",
     "running",
+    "episodes",
     "host",
     "erased",
     "run",

@@ -9,6 +9,7 @@ mod check_env;
 mod checkpoints;
 mod classic_control;
 mod configuration;
+mod episodes;
 mod estimators;
 mod exploration;
 mod failures;

@@ -1,0 +1,121 @@
+use std::{
+    sync::Arc,
+    time::{Duration, Instant},
+};
+
+use super::*;
+
+/// Counts up to `end`; then there is no more.
+struct Counter {
+    next: u32,
+    end: u32,
+    /// What it panics at.
+    bad: u32,
+}
+
+impl Job for Counter {
+    type Item = u32;
+
+    fn produce(&mut self) -> Made<u32> {
+        assert!(self.next != self.bad, "a bad number");
+        if self.next == self.end {
+            return Made::End;
+        }
+        self.next += 1;
+        Made::Item(self.next)
+    }
+}
+
+fn crew(ends: &[u32], bad: u32, capacity: usize) -> Crew<Counter> {
+    let jobs = ends.iter().map(|end| (Counter { next: 0, end: *end, bad }, Arc::default()));
+    Crew::start(jobs, capacity).unwrap()
+}
+
+fn soon() -> Instant {
+    Instant::now() + Duration::from_secs(60)
+}
+
+const LONG: Duration = Duration::from_secs(60);
+
+/// Whose item it is, and what; none for the end.
+fn next(crew: &Crew<Counter>) -> (usize, Option<u32>) {
+    let delivery = crew.receive(LONG).expect("a delivery");
+    (delivery.worker, delivery.item.map(|item| item.expect("no error")))
+}
+
+#[test]
+fn items_come_in_order_and_then_the_end() {
+    let mut crew = crew(&[3, 2], u32::MAX, 1);
+    (0..2).for_each(|worker| crew.produce(worker, true));
+    let mut own = [Vec::new(), Vec::new()];
+    for _ in 0..7 {
+        let (worker, item) = next(&crew);
+        own[worker].push(item);
+    }
+    assert_eq!(own, [vec![Some(1), Some(2), Some(3), None], vec![Some(1), Some(2), None]]);
+    // It waits for orders again.
+    assert_eq!(crew.call(0, |job| std::mem::replace(&mut job.end, 4)).wait(soon()).unwrap(), 3);
+    crew.produce(0, true);
+    assert_eq!(next(&crew), (0, Some(4)));
+    assert_eq!(crew.stop(soon()).len(), 2);
+    assert!(crew.stop(soon()).is_empty());
+}
+
+#[test]
+fn an_order_costs_no_item_and_does_not_wait_for_room() {
+    let crew = crew(&[u32::MAX], u32::MAX, 1);
+    crew.produce(0, true);
+    // One item waits in the channel, the next one in the worker's hands.
+    while crew.call(0, |job| job.next).wait(soon()).unwrap() < 2 {}
+    crew.produce(0, false);
+    assert_eq!(crew.call(0, |job| job.next).wait(soon()).unwrap(), 2);
+    assert_eq!([next(&crew), next(&crew)], [(0, Some(1)), (0, Some(2))]);
+    assert!(crew.receive(Duration::from_millis(20)).is_none());
+    crew.produce(0, true);
+    assert_eq!(next(&crew), (0, Some(3)));
+}
+
+#[test]
+fn a_panic_is_told_in_order_and_ends_the_thread() {
+    let mut crew = crew(&[9, 9], 1, 4);
+    crew.produce(0, true);
+    assert_eq!(next(&crew), (0, Some(1)));
+    let told = crew.receive(LONG).unwrap();
+    let error = told.item.unwrap().unwrap_err().to_string();
+    assert!(told.worker == 0 && error.contains("a bad number"), "{error}");
+    let error = crew.call(0, |job| job.next).wait(soon()).unwrap_err().to_string();
+    assert!(error.contains("worker 0") && error.contains("a bad number"), "{error}");
+    let reply = crew.call(1, |_| panic!("a bad call"));
+    assert!(reply.wait(soon()).map(|(): ()| ()).is_err());
+    while crew.death(1).is_none() {
+        std::thread::yield_now();
+    }
+    assert!(crew.death(1).unwrap().to_string().contains("a bad call"));
+    assert!(crew.stop(soon()).iter().all(|(_, stopped)| matches!(stopped, Stopped::Died(_))));
+}
+
+#[test]
+fn one_is_replaced_and_what_it_sends_is_told_apart() {
+    let mut crew = crew(&[u32::MAX], u32::MAX, 4);
+    crew.produce(0, true);
+    assert_eq!(crew.receive(LONG).unwrap().life, 0);
+    let token = Arc::new(());
+    crew.replace(0, 1, Counter { next: 100, end: 200, bad: u32::MAX }, token.clone()).unwrap();
+    crew.produce(0, true);
+    let first = std::iter::from_fn(|| crew.receive(LONG)).find(|delivery| delivery.life == 1).unwrap();
+    assert_eq!(first.item.unwrap().unwrap(), 101);
+    assert!(matches!(crew.stop(soon())[..], [(0, Stopped::Back(_))]));
+    assert_eq!(Arc::strong_count(&token), 1);
+}
+
+#[test]
+fn one_that_is_stuck_is_left_behind() {
+    let mut crew = crew(&[1, 1], u32::MAX, 1);
+    let (send, held) = crossbeam_channel::bounded::<()>(0);
+    let reply = crew.call(1, move |_| held.recv().is_ok());
+    let error = reply.wait(Instant::now() + Duration::from_millis(10)).unwrap_err().to_string();
+    assert!(error.contains("worker 1"), "{error}");
+    let stopped = crew.stop(Instant::now() + Duration::from_millis(50));
+    assert!(matches!(stopped[..], [(0, Stopped::Back(_)), (1, Stopped::Stuck)]));
+    drop(send);
+}
