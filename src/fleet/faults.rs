@@ -75,8 +75,12 @@ impl<T: Task> Fleet<T> {
         // What it took of the budget; one that is stuck may step it yet.
         if failed && let Some(taken) = &member.taken {
             self.parts.budget.fetch_add(taken.load(Relaxed).saturating_sub(stepped), Relaxed);
-            self.members.iter_mut().for_each(|member| member.through = false);
-            self.here().for_each(|worker| self.crew.produce(worker, self.producing));
+            // Not those that have sent an error which is not received yet.
+            let through: Vec<_> = self.here().filter(|worker| self.members[*worker].through).collect();
+            for worker in through {
+                self.members[worker].through = false;
+                self.crew.produce(worker, self.producing);
+            }
         }
     }
 

@@ -153,13 +153,13 @@ impl<T: Task> Collector<T> {
             let problem = format!("{stepped} frames were stepped, it is {:?}; legal: a new collector", self.state);
             return Err(Error::State { call: "load", problem });
         }
-        if rows::of::<T>(&self.drive.world, &self.entities).is_none() {
-            let problem = "a row has left the world; legal: the rows that it was built with".into();
-            return Err(Error::State { call: "load", problem });
-        }
         self.check_kind("load")?;
         if self.fleet.is_some() {
             return self.load_workers(from, strict);
+        }
+        if rows::of::<T>(&self.drive.world, &self.entities).is_none() {
+            let problem = "a row has left the world; legal: the rows that it was built with".into();
+            return Err(Error::State { call: "load", problem });
         }
         let staged = Staged::read(self, BlockReader::new(from, KIND)?, if strict { Fit::Whole } else { Fit::Parts })?;
         self.install(staged)

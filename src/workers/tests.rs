@@ -4,6 +4,7 @@ use std::{
 };
 
 use super::*;
+use crate::error::Error;
 
 /// Counts up to `end`; then there is no more.
 struct Counter {
@@ -20,6 +21,10 @@ impl Job for Counter {
         assert!(self.next != self.bad, "a bad number");
         if self.next == self.end {
             return Made::End;
+        }
+        if self.next == 77 {
+            self.next += 1;
+            return Made::Failed(Error::worker(0, "it is 77"));
         }
         self.next += 1;
         Made::Item(self.next)
@@ -92,6 +97,19 @@ fn a_panic_is_told_in_order_and_ends_the_thread() {
     }
     assert!(crew.death(1).unwrap().to_string().contains("a bad call"));
     assert!(crew.stop(soon()).iter().all(|(_, stopped)| matches!(stopped, Stopped::Died(_))));
+}
+
+#[test]
+fn one_that_failed_is_not_told_to_go_on() {
+    let crew = crew(&[u32::MAX], u32::MAX, 1);
+    crew.call(0, |job| job.next = 77).wait(soon()).unwrap();
+    crew.produce(0, true);
+    // It waits for room, or has it, when the order comes.
+    crew.produce(0, true);
+    assert!(crew.receive(LONG).unwrap().item.unwrap().is_err());
+    crew.produce(0, true);
+    assert_eq!(crew.call(0, |job| job.next).wait(soon()).unwrap(), 78);
+    assert!(crew.receive(Duration::from_millis(20)).is_none());
 }
 
 #[test]

@@ -32,7 +32,7 @@ pub(crate) enum Made<I> {
     Nothing,
     /// There will be no more until it is told to go on.
     End,
-    /// As before, because of an error.
+    /// There will be no more, whatever it is told: it stands in the middle of something.
     Failed(Error),
 }
 
@@ -66,6 +66,15 @@ pub(super) struct Post<J: Job> {
     pub _token: Arc<()>,
 }
 
+/// Whether items are made.
+#[derive(Clone, Copy, PartialEq)]
+enum Producing {
+    Yes,
+    No,
+    /// It failed.
+    NeverAgain,
+}
+
 /// Whether the thread goes on.
 enum Next {
     GoOn,
@@ -75,12 +84,12 @@ enum Next {
 impl<J: Job> Post<J> {
     /// Works until told to stop; gives back what it owns, unless that panicked.
     pub(super) fn run(self, mut job: J) -> Option<J> {
-        let (mut producing, mut pause) = (false, Duration::ZERO);
+        let (mut producing, mut pause) = (Producing::No, Duration::ZERO);
         loop {
             // An idle worker sleeps until there is an order.
             let order = match producing {
-                true => self.orders.recv_timeout(std::mem::take(&mut pause)),
-                false => self.orders.recv().map_err(Into::into),
+                Producing::Yes => self.orders.recv_timeout(std::mem::take(&mut pause)),
+                Producing::No | Producing::NeverAgain => self.orders.recv().map_err(Into::into),
             };
             let next = match order {
                 Ok(order) => self.obey(order, &mut job, &mut producing),
@@ -104,27 +113,33 @@ impl<J: Job> Post<J> {
         }
     }
 
-    fn obey(&self, order: Order<J>, job: &mut J, producing: &mut bool) -> Result<Next, Panicked> {
+    fn obey(&self, order: Order<J>, job: &mut J, producing: &mut Producing) -> Result<Next, Panicked> {
         match order {
             Order::Call(call) => guarded(|| call(job))?,
-            Order::Produce(on) => *producing = on,
+            Order::Produce(_) if *producing == Producing::NeverAgain => {}
+            Order::Produce(on) => *producing = if on { Producing::Yes } else { Producing::No },
             Order::Stop => return Ok(Next::End),
         }
         Ok(Next::GoOn)
     }
 
-    fn produce(&self, job: &mut J, producing: &mut bool, pause: &mut Duration) -> Result<Next, Panicked> {
+    fn produce(&self, job: &mut J, producing: &mut Producing, pause: &mut Duration) -> Result<Next, Panicked> {
         let item = match guarded(|| job.produce())? {
             Made::Item(item) => Some(Ok(item)),
-            Made::End => None,
-            Made::Failed(error) => Some(Err(error)),
+            Made::End => {
+                *producing = Producing::No;
+                None
+            }
+            Made::Failed(error) => {
+                *producing = Producing::NeverAgain;
+                Some(Err(error))
+            }
             Made::More => return Ok(Next::GoOn),
             Made::Nothing => {
                 *pause = MOMENT;
                 return Ok(Next::GoOn);
             }
         };
-        *producing = matches!(item, Some(Ok(_)));
         self.deliver(item, |order| self.obey(order, job, producing))
     }
 
