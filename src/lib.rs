@@ -30,6 +30,7 @@ mod drive;
 pub mod env;
 pub mod erased;
 pub mod error;
+mod feed;
 mod fleet;
 #[cfg(feature = "gpu")]
 pub mod gpu;

@@ -35,7 +35,7 @@ impl<T: Task> Collector<T> {
     }
 
     pub(crate) fn shutdown_after(&mut self, error: &Error) {
-        if !matches!(error, Error::ArenasHeld { .. }) {
+        if !error.passes() {
             self.shutdown();
         }
     }

@@ -26,6 +26,7 @@ const ASSEMBLY: &[&str] = &[
     "running",
     "host",
     "erased",
+    "feed",
     "run",
     "registry",
     "prelude",

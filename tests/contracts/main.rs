@@ -28,4 +28,5 @@ mod run_files;
 #[path = "../support/mod.rs"]
 mod support;
 mod trajectories;
+mod weight_sync;
 mod workers;
