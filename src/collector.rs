@@ -13,6 +13,7 @@ use crate::{
     drive::{Drive, Ticks},
     env::Stepper,
     error::Error,
+    feed::Feed,
     fleet::{Budget, Fleet},
     hooks::{Hooks, guarded},
     policies::Seat,
@@ -72,8 +73,8 @@ pub(crate) enum State {
 /// # Ok::<(), gleaner::Error>(())
 /// ```
 ///
-/// An error ends the iteration after a clean shutdown, except [`Error::ArenasHeld`]: after a batch was dropped the
-/// iteration goes on.
+/// An error ends the iteration after a clean shutdown, except [`Error::ArenasHeld`], after which it goes on once a batch
+/// was dropped, and [`Error::WeightsSource`], after which it goes on under the weights before.
 pub struct Collector<T: Task> {
     pub(crate) drive: Drive<T>,
     pub(crate) config: CollectorConfig,
@@ -94,6 +95,8 @@ pub struct Collector<T: Task> {
     pub(crate) stop: Arc<AtomicBool>,
     /// Whether this worker's episodes are joined by who delivers them.
     pub(crate) joined_in_front: bool,
+    /// What brings new weights.
+    pub(crate) feed: Feed,
 }
 
 impl<T: Task> Collector<T> {
@@ -125,6 +128,7 @@ impl<T: Task> Collector<T> {
             budget: None,
             stop: Arc::default(),
             joined_in_front: false,
+            feed: Feed::default(),
         }
     }
 
@@ -294,6 +298,8 @@ impl<T: Task> Collector<T> {
     }
 
     pub(crate) fn prepare(&mut self) -> Result<(), Error> {
+        // First: after its error the rollout is begun anew.
+        self.look_for_weights()?;
         if let Some(hook) = &mut self.hooks.pre_collect {
             guarded("pre_collect", hook)?;
         }
@@ -374,6 +380,7 @@ impl<T: Task> Collector<T> {
 
     /// The next batch of any worker.
     fn receive(&mut self) -> Result<Option<Batch<T>>, Error> {
+        self.look_for_weights()?;
         if let Some(hook) = &mut self.hooks.pre_collect {
             guarded("pre_collect", hook)?;
         }

@@ -13,6 +13,7 @@ use crate::{
     data::Data,
     env::{AsyncBatched, BatchEnv, BatchStepper, Env, RowContext, RowStepper, Stepper},
     error::{BoxError, Error},
+    feed::Feed,
     hooks::Hooks,
     policy::{Exploration, Policies, Policy},
     replay::Replay,
@@ -20,6 +21,7 @@ use crate::{
     rollout::{Batch, Columns, RewardTransform},
     schedule::{Executor, Overlap},
     task::Task,
+    weights::{WeightSync, WeightsSource},
 };
 
 pub use crate::replay_writer::ReplayWriteMode;
@@ -124,6 +126,8 @@ pub struct CollectorConfig {
     /// What happens when a worker panics or misses its deadline. Only with `workers`. Default:
     /// [`OnWorkerFault::Stop`].
     pub on_worker_fault: Option<OnWorkerFault>,
+    /// Where new weights come from. Other than [`WeightSync::Shared`] only with a network. Default: whoever publishes them.
+    pub weight_sync: WeightSync,
     /// Batches that may be alive at once. Default: 8.
     pub max_arenas: usize,
     /// How recorded rewards are made from the environment's. Default: as they are.
@@ -175,6 +179,7 @@ impl Default for CollectorConfig {
             preemptive_threshold: None,
             worker_deadline: None,
             on_worker_fault: None,
+            weight_sync: WeightSync::Shared,
             max_arenas: 8,
             reward: RewardTransform::default(),
             record_distribution: false,
@@ -274,6 +279,7 @@ pub struct CollectorBuilder<T: Task, S> {
     extras: Vec<Extra>,
     setup: Vec<Setup>,
     replay: Option<Replay<T>>,
+    source: Option<Box<dyn WeightsSource>>,
     max_memory: usize,
 }
 
@@ -345,6 +351,7 @@ impl<T: Task, S: Stepper<T> + 'static> CollectorBuilder<T, S> {
             extras: Vec::new(),
             setup: Vec::new(),
             replay: None,
+            source: None,
             max_memory: MAX_ROLLOUT_BYTES,
         }
     }
@@ -412,6 +419,8 @@ impl<T: Task, S: Stepper<T> + 'static> CollectorBuilder<T, S> {
         worker_deadline: Duration => Some(worker_deadline);
         /// See [`CollectorConfig::on_worker_fault`].
         on_worker_fault: OnWorkerFault => Some(on_worker_fault);
+        /// See [`CollectorConfig::weight_sync`].
+        weight_sync: WeightSync => weight_sync;
         /// See [`CollectorConfig::max_arenas`].
         max_arenas: usize => max_arenas;
         /// See [`CollectorConfig::reward`].
@@ -443,6 +452,13 @@ impl<T: Task, S: Stepper<T> + 'static> CollectorBuilder<T, S> {
     #[must_use]
     pub fn replay(mut self, replay: &Replay<T>) -> Self {
         self.replay = Some(replay.clone());
+        self
+    }
+
+    /// Gets new weights from `source`. Only with a network, and without another [`weight_sync`](Self::weight_sync).
+    #[must_use]
+    pub fn weights_source(mut self, source: impl WeightsSource + 'static) -> Self {
+        self.source = Some(Box::new(source));
         self
     }
 
@@ -488,10 +504,13 @@ impl<T: Task, S: Stepper<T> + 'static> CollectorBuilder<T, S> {
 
     /// Checks everything and builds the collector. All wrong options are reported at once.
     pub fn build(self) -> Result<Collector<T>, Error> {
-        let Self { config, policies, stepper, hooks, extras, setup, replay, max_memory } = self;
+        let Self { config, policies, stepper, hooks, extras, setup, replay, source, max_memory } = self;
         config.check(replay.is_some())?;
         Error::all(policies.problems(config.rows))?;
         Error::all(batched::policy_conflicts(config.async_batched.as_ref(), &policies))?;
-        build(Build { config, policies, stepper: Box::new(stepper), hooks, extras, setup, replay, max_memory })
+        let feed = Feed::open(&config.weight_sync, source, &policies.networks())?;
+        let stepper = Box::new(stepper);
+        let built = build(Build { config, policies, stepper, hooks, extras, setup, replay, max_memory })?;
+        Ok(built.fed_by(feed))
     }
 }

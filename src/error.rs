@@ -173,6 +173,9 @@ pub enum Error {
         /// What is wrong, and what is legal.
         problem: String,
     },
+    /// The collector's source of weights failed: the weights before go on acting, and the collection goes on.
+    #[error("no new weights: {0}")]
+    WeightsSource(#[source] BoxError),
     /// No adapter, or one that cannot run the policy.
     #[error("GPU: {0}")]
     Gpu(String),
@@ -256,6 +259,11 @@ impl Error {
             1 => Err(errors.remove(0)),
             _ => Err(Self::Many(errors)),
         }
+    }
+
+    /// Whether a collector goes on after it as if it had not happened.
+    pub(crate) fn passes(&self) -> bool {
+        matches!(self, Self::ArenasHeld { .. } | Self::WeightsSource(_))
     }
 
     /// An illegal value of a field.

@@ -33,6 +33,7 @@ pub mod episodes;
 pub mod erased;
 pub mod error;
 pub mod fault;
+mod feed;
 mod fleet;
 #[cfg(feature = "gpu")]
 pub mod gpu;

@@ -8,7 +8,7 @@ use crate::{
     env::Stepper,
     policy::{Actor, Evaluator, Policies, Policy, RunningNorm},
     task::Task,
-    weights::WeightsHandle,
+    weights::{Models, WeightSync, WeightsHandle},
 };
 
 /// A policy of a collector, as its user sees it.
@@ -65,10 +65,18 @@ impl<T: Task> Collector<T> {
         self.policies.iter().map(|policy| policy.rows.clone())
     }
 
-    /// Publishes new weights of policy number `policy` from anywhere; none if there is no such policy, or if it is no
-    /// network.
+    /// Publishes new weights of policy number `policy` from anywhere; none if there is no such policy, if it is no
+    /// network, and with [`WeightSync::Off`].
     pub fn weights_of(&self, policy: usize) -> Option<WeightsHandle> {
-        self.policies.get(policy)?.weights.clone()
+        self.models().get(policy).ok().cloned()
+    }
+
+    /// Publishes new weights of several policies as one epoch, from anywhere. Its policies are those that
+    /// [`weights_of`](Self::weights_of) gives a handle of.
+    pub fn models(&self) -> Models {
+        let open = self.config.weight_sync != WeightSync::Off;
+        let handles = self.policies.iter().enumerate().filter(|_| open);
+        Models::new(handles.filter_map(|(number, seat)| Some((number, seat.weights.clone()?))))
     }
 
     /// The network of policy number `policy` outside the tick, under its newest adopted weights; none if there is no such

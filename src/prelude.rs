@@ -23,5 +23,5 @@ pub use crate::{
     space::Space,
     stats::Stats,
     task::Task,
-    weights::{NameMap, WeightsFile, WeightsHandle},
+    weights::{Models, NameMap, WeightSync, WeightsFile, WeightsHandle, WeightsSource},
 };

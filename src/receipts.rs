@@ -37,8 +37,8 @@ impl<T: Task> Collector<T> {
     /// Collects until something was written to the replay buffer: a rollout, or `trajs_per_write` episodes. None at the
     /// end of the budget and after shutdown.
     ///
-    /// An error ends the collection after a clean shutdown, except [`Error::ArenasHeld`]. Errors: those of iteration;
-    /// [`Error::Timeout`] if the buffer took too long; [`Error::State`] without a buffer.
+    /// An error ends the collection after a clean shutdown, except [`Error::ArenasHeld`] and [`Error::WeightsSource`].
+    /// Errors: those of iteration; [`Error::Timeout`] if the buffer took too long; [`Error::State`] without a buffer.
     pub fn next_receipt(&mut self) -> Option<Result<Receipt, Error>> {
         if self.state != State::Ready {
             return None;

@@ -93,7 +93,9 @@ impl Registry {
     ) -> &mut Self {
         let build = move |request: &Request<'_>| {
             let policy = request.policy.policy::<T>(request.folder)?;
-            let builder = builder().config(request.config.clone()).policy(policy).max_memory(request.max_memory);
+            let mut config = request.config.clone();
+            config.weight_sync = config.weight_sync.within(request.folder);
+            let builder = builder().config(config).policy(policy).max_memory(request.max_memory);
             let builder = match request.replay {
                 Some(config) => builder.replay(&Replay::with_config(config.clone())?),
                 None => builder,

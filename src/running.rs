@@ -14,7 +14,7 @@ use crate::{
     replay::Replay,
     stats::{Monitor, Stats},
     task::Task,
-    weights::WeightsHandle,
+    weights::{Models, WeightsHandle},
     workers::{Crew, Job, Made, Stopped},
 };
 
@@ -46,9 +46,10 @@ const LOOK: Duration = Duration::from_millis(1);
 pub struct Running<T: Task> {
     crew: Crew<Driver<T>>,
     over: Arc<Mutex<Option<Result<(), Error>>>>,
+    passed: Arc<Mutex<Option<Error>>>,
     monitor: Monitor,
     replay: Replay<T>,
-    weights: Vec<Option<WeightsHandle>>,
+    models: Models,
     running: bool,
 }
 
@@ -56,6 +57,8 @@ pub struct Running<T: Task> {
 struct Driver<T: Task> {
     collector: Collector<T>,
     over: Arc<Mutex<Option<Result<(), Error>>>>,
+    /// An error that the collection went on after.
+    passed: Arc<Mutex<Option<Error>>>,
 }
 
 impl<T: Task> Job for Driver<T> {
@@ -66,6 +69,10 @@ impl<T: Task> Job for Driver<T> {
             Some(Ok(_)) => return Made::More,
             // A batch that somebody holds will be dropped.
             Some(Err(Error::ArenasHeld { .. })) => return Made::Nothing,
+            Some(Err(error)) if error.passes() => {
+                *self.passed.lock().unwrap_or_else(PoisonError::into_inner) = Some(error);
+                return Made::More;
+            }
             Some(Err(error)) => Err(error),
             None => Ok(()),
         };
@@ -83,12 +90,13 @@ impl<T: Task> Collector<T> {
             return Err(Error::State { call: "start", problem });
         };
         let over = Arc::<Mutex<_>>::default();
-        let (monitor, weights) = (self.monitor(), self.policies.iter().map(|seat| seat.weights.clone()).collect());
-        let driver = Driver { collector: self, over: over.clone() };
+        let (monitor, models) = (self.monitor(), self.models());
+        let passed = Arc::<Mutex<_>>::default();
+        let driver = Driver { collector: self, over: over.clone(), passed: passed.clone() };
         // Of what the thread sends only its end arrives.
         let crew = Crew::start([(driver, Arc::default())], 1)?;
         crew.produce(0, true);
-        Ok(Running { crew, over, monitor, replay, weights, running: true })
+        Ok(Running { crew, over, passed, monitor, replay, models, running: true })
     }
 }
 
@@ -120,12 +128,23 @@ impl<T: Task> Running<T> {
 
     /// Publishes new weights of policy number `policy`.
     pub fn weights_of(&self, policy: usize) -> Option<WeightsHandle> {
-        self.weights.get(policy)?.clone()
+        self.models.get(policy).ok().cloned()
+    }
+
+    /// Publishes new weights of several policies as one epoch.
+    pub fn models(&self) -> Models {
+        self.models.clone()
     }
 
     /// What stopped it, once: `Ok(())` while it runs and behind the end of its budget. A learner calls it where it would
-    /// wait for data.
+    /// wait for data. Also, once, [`Error::WeightsSource`], after which it goes on.
     pub fn check(&mut self) -> Result<(), Error> {
+        let passed = self.passed.lock().unwrap_or_else(PoisonError::into_inner).take();
+        passed.map_or(Ok(()), Err).and_then(|()| self.stopped())
+    }
+
+    /// What stopped it, once.
+    fn stopped(&mut self) -> Result<(), Error> {
         if let Some(over) = self.over.lock().unwrap_or_else(PoisonError::into_inner).as_mut() {
             return std::mem::replace(over, Ok(()));
         }
@@ -178,7 +197,7 @@ impl<T: Task> Running<T> {
     pub fn shutdown(mut self, timeout: Duration) -> Result<Collector<T>, Error> {
         self.running = false;
         let stopped = self.crew.stop(Instant::now() + timeout).pop();
-        self.check()?;
+        self.stopped()?;
         match stopped {
             Some((_, Stopped::Back(driver))) => Ok(driver.collector),
             Some((_, Stopped::Died(error))) => Err(error),
@@ -200,7 +219,7 @@ impl<T: Task> Running<T> {
     ) -> Result<R, Error> {
         let answer = self.crew.call(0, work).wait(Instant::now() + deadline);
         answer.or_else(|_| {
-            self.check()?;
+            self.stopped()?;
             Err(Error::Timeout { what: "an answer of the collector's thread", deadline })
         })
     }

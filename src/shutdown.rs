@@ -36,7 +36,7 @@ impl<T: Task> Collector<T> {
     }
 
     pub(crate) fn shutdown_after(&mut self, error: &Error) {
-        if !matches!(error, Error::ArenasHeld { .. }) {
+        if !error.passes() {
             self.shutdown();
         }
     }

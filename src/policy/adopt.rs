@@ -15,17 +15,24 @@ use crate::{
     task::Task,
 };
 
-/// Takes over each policy's newest weights that are packed by now, and stamps the coming tick with their versions. The others are
-/// packed meanwhile.
+/// Takes over the policies' newest weights once all of them are packed, together, and stamps the coming tick with their
+/// versions; then has what was published meanwhile packed.
 pub(crate) fn adopt<T: Task>(
     mut policies: Query<(&mut Actor<T>, &PolicyWeights<T>)>,
     mut plan: ResMut<TickPlan<T>>,
     report: Res<TickReport<T>>,
 ) {
+    if policies.iter().any(|(actor, _)| matches!(&actor.kind, ActorKind::Network(own) if own.packing.is_busy())) {
+        return;
+    }
     for policy in &mut policies {
-        take(policy, &mut plan, &report, |network, published| {
-            network.packing.poll(published.version, &published.weights)
-        });
+        take(policy, &mut plan, &report, |network, _| network.packing.take());
+    }
+    for (mut actor, published) in &mut policies {
+        let is_new = published.version != plan.versions.get(actor.duty.policy);
+        if is_new && let ActorKind::Network(network) = &mut actor.kind {
+            network.packing.ask(published.version, &published.weights);
+        }
     }
 }
 

@@ -32,6 +32,14 @@ impl<T: Task> Policies<T> {
         errors
     }
 
+    /// Numbers of those that are networks.
+    pub(crate) fn networks(&self) -> Vec<usize> {
+        match self {
+            Self::One(policy) => (0..usize::from(policy.is_network())).collect(),
+            Self::Several(policies) => (0..policies.len()).filter(|i| policies[*i].1.is_network()).collect(),
+        }
+    }
+
     /// The rows of each policy, of `rows` rows in all.
     pub(crate) fn rows(&self, rows: usize) -> impl Iterator<Item = Range<usize>> {
         let ranges: Vec<_> = match self {

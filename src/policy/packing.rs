@@ -35,6 +35,8 @@ pub(super) struct Packing {
     shared: Arc<Shared>,
     /// The newest version that was asked for.
     asked: u64,
+    /// The newest version that was taken.
+    taken: u64,
     thread: Option<JoinHandle<()>>,
 }
 
@@ -90,7 +92,7 @@ impl Shared {
 
 impl Packing {
     pub(super) fn new(packer: Arc<dyn Packer>) -> Self {
-        Self { packer, shared: Arc::default(), asked: 0, thread: None }
+        Self { packer, shared: Arc::default(), asked: 0, taken: 0, thread: None }
     }
 
     /// Packs a set at once, as no version.
@@ -98,33 +100,57 @@ impl Packing {
         self.packer.pack(weights)
     }
 
-    /// Asks for `version` and gives the newest set that is packed by now, if there is a new one.
-    pub(super) fn poll(&mut self, version: u64, weights: &Arc<Weights>) -> Result<Option<Ready>, Error> {
+    /// Has `version` packed, unless it was asked for already.
+    pub(super) fn ask(&mut self, version: u64, weights: &Arc<Weights>) {
         if self.asked == version {
-            return self.shared.lock().ready.take().transpose();
+            return;
         }
+        self.asked = version;
         if self.thread.is_none() {
             let (shared, packer) = (self.shared.clone(), self.packer.clone());
             let builder = thread::Builder::new().name("gleaner-packing".into());
             match builder.spawn(move || shared.work(&*packer)) {
                 Ok(thread) => self.thread = Some(thread),
-                // A system without room for a thread: the tick waits.
-                Err(_) => return self.now(version, weights).map(Some),
+                Err(_) => {
+                    // A system without room for a thread: the tick waits.
+                    let packed = self.packer.pack(weights);
+                    let ready = packed.map(|packed| Ready { version, weights: weights.clone(), packed });
+                    self.shared.lock().ready = Some(ready);
+                    return;
+                }
             }
         }
-        self.asked = version;
         let mut state = self.shared.lock();
         if let Some((_, skipped)) = state.wanted.replace((version, weights.clone())) {
             state.retired.push(skipped);
         }
-        let ready = state.ready.take();
         drop(state);
         self.shared.changed.notify_all();
-        ready.transpose()
+    }
+
+    /// Whether what was asked for is not ready yet.
+    pub(super) fn is_busy(&self) -> bool {
+        self.asked != self.taken && self.shared.lock().ready.is_none()
+    }
+
+    /// The newest set that is packed by now, once.
+    pub(super) fn take(&mut self) -> Result<Option<Ready>, Error> {
+        if self.asked == self.taken {
+            return Ok(None);
+        }
+        let ready = self.shared.lock().ready.take().transpose();
+        match &ready {
+            Ok(Some(ready)) => self.taken = ready.version,
+            Ok(None) => {}
+            // What cannot be packed is not waited for.
+            Err(_) => self.taken = self.asked,
+        }
+        ready
     }
 
     /// Gives `version` in packed form: what the thread has made, or is at, is waited for.
     pub(super) fn now(&mut self, version: u64, weights: &Arc<Weights>) -> Result<Ready, Error> {
+        self.taken = version;
         let mut state = self.shared.lock();
         state.oldest = version;
         if self.asked == version {

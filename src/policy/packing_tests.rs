@@ -28,6 +28,13 @@ fn gated() -> (mpsc::Sender<()>, Arc<Gated>, Packing) {
     (open, packer.clone(), Packing::new(packer))
 }
 
+impl Packing {
+    fn poll(&mut self, version: u64, weights: &Arc<Weights>) -> Result<Option<Ready>, Error> {
+        self.ask(version, weights);
+        self.take()
+    }
+}
+
 fn poll_until(packing: &mut Packing, version: u64, weights: &Arc<Weights>) -> Result<Ready, Error> {
     for _ in 0..60_000 {
         if let Some(ready) = packing.poll(version, weights).transpose() {
@@ -42,6 +49,7 @@ fn poll_until(packing: &mut Packing, version: u64, weights: &Arc<Weights>) -> Re
 fn a_tick_does_not_wait() {
     let (open, packer, mut packing) = gated();
     let weights = Arc::new(Weights::new());
+    assert!(!packing.is_busy());
     for _ in 0..10 {
         assert!(packing.poll(1, &weights).unwrap().is_none(), "nobody let it pack");
     }
@@ -54,6 +62,7 @@ fn a_tick_does_not_wait() {
     open.send(()).unwrap();
     let last = if first.version == 9 { first } else { poll_until(&mut packing, 9, &weights).unwrap() };
     assert_eq!(last.version, 9);
+    assert!(!packing.is_busy());
     assert!(packer.packed.load(SeqCst) <= 2, "one that was at hand, and the newest");
     assert!(packing.poll(9, &weights).unwrap().is_none(), "taken once");
 }

@@ -135,6 +135,10 @@ impl<T: Task> Policy<T> {
         matches!(self.kind, PolicyKind::System)
     }
 
+    pub(crate) fn is_network(&self) -> bool {
+        matches!(self.kind, PolicyKind::Network(_))
+    }
+
     /// The operations of a network; none for other policies. Errors: a network that does not fit the task.
     pub(crate) fn plan(&self) -> Result<Option<Plan>, Error> {
         match &self.kind {

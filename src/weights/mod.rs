@@ -6,12 +6,17 @@ mod elements;
 mod file;
 mod handle;
 mod header;
+mod models;
 mod names;
+mod source;
 mod sync;
 mod watch;
 
 pub use file::MAX_FILE;
 pub use handle::WeightsHandle;
+pub use models::Models;
 pub use names::{MAX_NAMES_FILE, NameMap};
+pub(crate) use source::FileSource;
+pub use source::{WeightSync, WeightsSource};
 pub(crate) use sync::{Source, WeightsSources, confirm_adoption, sync_weights};
 pub use watch::WeightsFile;

@@ -46,14 +46,25 @@ impl<T: Task> WeightsSources<T> {
     }
 }
 
-/// Hands the newest weights to each policy.
+/// Hands the newest weights to the policies, those of all at one moment: epochs are whole.
 pub(crate) fn sync_weights<T: Task>(
     sources: Option<Res<WeightsSources<T>>>,
     mut policies: Query<&mut PolicyWeights<T>>,
 ) {
-    for source in sources.iter().flat_map(|sources| &sources.sources) {
-        let Ok(mut policy) = policies.get_mut(source.entity) else { continue };
-        if let Some((version, weights)) = source.handle.newer_than(policy.version) {
+    let sources = sources.as_ref().map_or(&[][..], |sources| &sources.sources);
+    let is_newer = |source: &Source| {
+        let newest = source.handle.version();
+        policies.get(source.entity).is_ok_and(|policy| policy.version < newest)
+    };
+    if !sources.iter().any(is_newer) {
+        return;
+    }
+    let held: Vec<_> = sources.iter().map(|source| source.handle.hold()).collect();
+    for (source, held) in sources.iter().zip(&held) {
+        let (version, weights) = held.get();
+        if let Ok(mut policy) = policies.get_mut(source.entity)
+            && policy.version < version
+        {
             *policy = PolicyWeights::new(version, weights);
         }
     }

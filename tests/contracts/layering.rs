@@ -30,6 +30,7 @@ const ASSEMBLY: &[&str] = &[
     "episodes",
     "host",
     "erased",
+    "feed",
     "run",
     "registry",
     "prelude",

@@ -33,4 +33,5 @@ mod spoiled;
 #[path = "../support/mod.rs"]
 mod support;
 mod trajectories;
+mod weight_sync;
 mod workers;
