@@ -6,9 +6,10 @@ use bevy_ecs::{prelude::*, schedule::LogLevel};
 
 use crate::{
     batched,
+    builder::{Extra, Setup},
     collector::Collector,
     components::{ColumnSpec, Threads, TickPlan, Worker},
-    config::{CollectorConfig, Extra, Setup},
+    config::CollectorConfig,
     drive::Drive,
     env::{PoolShare, Spawn, Stepper},
     error::Error,

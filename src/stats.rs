@@ -1,14 +1,15 @@
 //! Counters: a ledger in which each stepped frame has exactly one fate.
 
-use std::{
-    collections::VecDeque,
-    sync::{Arc, Mutex, MutexGuard, PoisonError, RwLock, RwLockReadGuard, Weak},
-};
+mod monitor;
 
-use bevy_ecs::prelude::Resource;
+use std::collections::VecDeque;
+
 use serde::{Deserialize, Serialize};
 
 use crate::components::Trajectory;
+
+pub use monitor::Monitor;
+pub(crate) use monitor::{Fixed, Watched};
 
 /// Episodes that the means of [`EpisodeStats`] are taken over.
 pub const EPISODE_WINDOW: usize = 100;
@@ -297,155 +298,6 @@ impl Ledger {
             mean_return: mean(self.window.iter().map(|(total, _)| f64::from(*total)).sum()),
             mean_length: mean(self.window.iter().map(|(_, length)| f64::from(*length)).sum()),
             running_return,
-        }
-    }
-}
-
-/// What of [`Stats`] does not change while a collector lives.
-#[derive(Clone, Debug)]
-pub(crate) struct Fixed {
-    pub requested_frames_per_batch: u64,
-    pub total_frames: Option<u64>,
-    /// Rows.
-    pub rows: u64,
-    /// Rows of one simulation.
-    pub agents: u64,
-    pub backend: String,
-}
-
-impl Default for Fixed {
-    fn default() -> Self {
-        Self { requested_frames_per_batch: 0, total_frames: None, rows: 0, agents: 1, backend: String::new() }
-    }
-}
-
-/// Reads a collector's counters from any thread while it runs. No worker is asked for anything.
-#[derive(Clone, Debug, Resource)]
-pub struct Monitor {
-    ledger: Arc<Mutex<Ledger>>,
-    fixed: Arc<Fixed>,
-    /// In the order of their numbers; one that was restarted is there with each of its lives.
-    workers: Arc<RwLock<Vec<Watched>>>,
-}
-
-/// A worker as others see it.
-#[derive(Clone, Debug)]
-pub(crate) struct Watched {
-    pub worker: usize,
-    pub monitor: Monitor,
-    /// Held by its thread.
-    pub thread: Weak<()>,
-}
-
-impl Monitor {
-    pub(crate) fn new(fixed: Fixed) -> Self {
-        Self { ledger: Arc::default(), fixed: Arc::new(fixed), workers: Arc::default() }
-    }
-
-    /// What is counted here, without the workers.
-    pub(crate) fn ledger(&self) -> MutexGuard<'_, Ledger> {
-        self.ledger.lock().unwrap_or_else(PoisonError::into_inner)
-    }
-
-    /// What is counted here and by the workers.
-    pub(crate) fn whole(&self) -> Ledger {
-        let mut sum = self.ledger().clone();
-        self.watched().iter().for_each(|worker| sum.add(&worker.monitor.ledger()));
-        sum
-    }
-
-    /// Frames stepped here and by the workers.
-    pub(crate) fn stepped(&self) -> u64 {
-        let workers = self.watched();
-        let stepped = workers.iter().map(|worker| worker.monitor.ledger().counters.stepped_frames);
-        self.ledger().counters.stepped_frames + stepped.sum::<u64>()
-    }
-
-    fn watched(&self) -> RwLockReadGuard<'_, Vec<Watched>> {
-        self.workers.read().unwrap_or_else(PoisonError::into_inner)
-    }
-
-    /// Adds a worker that delivers through this one, or another life of it.
-    pub(crate) fn watch(&self, life: Watched) {
-        let mut workers = self.workers.write().unwrap_or_else(PoisonError::into_inner);
-        let behind = workers.partition_point(|other| other.worker <= life.worker);
-        workers.insert(behind, life);
-    }
-
-    /// Takes over frames that a worker hands to who delivers them.
-    pub(crate) fn receive(&self, worker: &Self, frames: u64) {
-        let mut from = worker.ledger();
-        let mut to = self.ledger();
-        from.sent -= frames;
-        from.counters.frames += frames;
-        to.in_flight += frames;
-    }
-
-    /// The counters of each worker, in their order; empty inline.
-    pub fn worker_stats(&self) -> Vec<Stats> {
-        let watched = self.watched();
-        let lives = watched.chunk_by(|a, b| a.worker == b.worker);
-        let delivered = |lives: &[Watched]| lives.iter().map(|life| life.monitor.ledger().counters.frames).sum();
-        let stats = |lives: &[Watched]| {
-            let stats = Self::stats_of(lives, &Ledger::default(), &lives[0].monitor.fixed);
-            // What a worker hands on, it has delivered.
-            Stats { frames: delivered(lives), ..stats }
-        };
-        lives.map(stats).collect()
-    }
-
-    /// A snapshot. Consistent inline and for a single worker; with several each one's part is, and the sum once they
-    /// stand still.
-    pub fn stats(&self) -> Stats {
-        // Not held while the workers' are read.
-        let own = self.ledger().clone();
-        let watched = self.watched();
-        let stats = Self::stats_of(&watched, &own, &self.fixed);
-        let workers = watched.chunk_by(|a, b| a.worker == b.worker).count() as u32;
-        let alive = watched.iter().filter(|worker| worker.thread.strong_count() > 0).count() as u32;
-        Stats { workers, workers_alive: alive, ..stats }
-    }
-
-    fn stats_of(watched: &[Watched], own: &Ledger, fixed: &Fixed) -> Stats {
-        let (mut ledger, mut returns, mut rows) = (own.clone(), 0.0, 0.0);
-        for worker in watched {
-            let life = worker.monitor.ledger();
-            ledger.add(&life);
-            if let Some(mean) = life.running_return {
-                let own = worker.monitor.fixed.rows as f64;
-                (returns, rows) = (returns + f64::from(mean) * own, rows + own);
-            }
-        }
-        let running_return = if rows > 0.0 { Some((returns / rows) as f32) } else { ledger.running_return };
-        let counters = ledger.counters;
-        Stats {
-            frames: counters.frames,
-            stepped_frames: counters.stepped_frames,
-            agent_frames: counters.stepped_frames,
-            env_frames: counters.stepped_frames / fixed.agents,
-            in_flight_frames: ledger.in_flight + ledger.sent,
-            discarded: counters.discarded,
-            trajectory_completed_frames: counters.trajectory_completed_frames,
-            trajectory_pending_frames: ledger.pending,
-            completed_trajectories: counters.completed_trajectories,
-            batches: counters.batches,
-            written_frames: counters.written_frames,
-            written_trajectories: counters.written_trajectories,
-            early_pieces: counters.early_pieces,
-            open_frames: ledger.open,
-            abandoned: ledger.abandoned,
-            late_frames: ledger.late_frames,
-            row_restarts: ledger.row_restarts,
-            dispatches: ledger.dispatches,
-            requested_frames_per_batch: fixed.requested_frames_per_batch,
-            total_frames: fixed.total_frames,
-            completed: fixed.total_frames.is_some_and(|total| counters.stepped_frames >= total),
-            policy_version: ledger.versions.first().copied().unwrap_or(0),
-            policy_versions: ledger.versions.clone(),
-            backend: fixed.backend.clone(),
-            episodes: ledger.episodes(running_return),
-            workers: 0,
-            workers_alive: 0,
         }
     }
 }

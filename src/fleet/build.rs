@@ -13,9 +13,10 @@ use bevy_ecs::prelude::*;
 use super::{Budget, Child, Common, Filling, Fleet, Member};
 use crate::{
     build::{self, Build, Share, build_rows},
+    builder::{Extra, Setup},
     collector::Collector,
     components::{ColumnSpec, RolloutSlot, Worker},
-    config::{CollectorConfig, Extra, Setup},
+    config::CollectorConfig,
     drive::Drive,
     env::Stepper,
     error::Error,

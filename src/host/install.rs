@@ -13,8 +13,9 @@ use super::{
     rows::{self, HostRows},
 };
 use crate::{
+    builder::Extra,
     components::{AllRows, Parallelism, Slot, TickPlan},
-    config::{Extra, MAX_ROWS},
+    config::MAX_ROWS,
     data::Data,
     env::{Env, RowContext, RowStepper, Spawn, Stepper},
     error::{BoxError, Error},

@@ -27,6 +27,8 @@ const ASSEMBLY: &[&str] = &[
     "collector",
     "fleet",
     "running",
+    "builder",
+    "produce",
     "episodes",
     "host",
     "erased",
