@@ -53,7 +53,7 @@ fn wu06_no_tick_mixes_two_epochs() {
                     if stop.load(Relaxed) {
                         return;
                     }
-                    let set = |i: usize| if i % 2 == 0 { stamped_weights(epoch) } else { sets[i].clone() };
+                    let set = |i: usize| if i.is_multiple_of(2) { stamped_weights(epoch) } else { sets[i].clone() };
                     models.publish((0..4).map(|i| (i, set(i)))).unwrap();
                 }
             });
@@ -74,7 +74,7 @@ fn wu06_no_tick_mixes_two_epochs() {
                     .filter(|(before, after)| before[0] != after[0])
                     .count();
                 // What acted is what the version says.
-                for i in (0..batch.len()).filter(|i| batch.policies().unwrap()[*i] % 2 == 0) {
+                for i in (0..batch.len()).filter(|i| batch.policies().unwrap()[*i].is_multiple_of(2)) {
                     let version = batch.versions()[i];
                     assert_eq!(batch.actions()[i], if version == 0 { 0.0 } else { crate::support::stamp(version) });
                 }
