@@ -221,7 +221,7 @@ struct Broken(u32);
 impl WeightsSource for Broken {
     fn poll(&mut self, _: &Models) -> Result<(), BoxError> {
         self.0 += 1;
-        assert!(self.0 % 2 == 0, "look {}", self.0);
+        assert!(self.0.is_multiple_of(2), "look {}", self.0);
         Err("always".into())
     }
 }
@@ -279,7 +279,7 @@ fn a_running_collector_tells_the_error_and_goes_on() {
 #[test]
 fn wu02_what_takes_no_weights_or_takes_them_twice_is_not_built() {
     let refused = |sync: WeightSync, policy: Policy<Tag>| {
-        of_kind(KINDS[1], 4).policy(policy).weight_sync(sync).build().err().expect("wrong").to_string()
+        of_kind(KINDS[1], 4).policy(policy).weight_sync(sync).build().unwrap_err().to_string()
     };
     for sync in [WeightSync::Off, WeightSync::file("x.safetensors")] {
         let error = refused(sync, Policy::random());
