@@ -1,6 +1,11 @@
 //! A number of whole episodes, chosen without a bias.
 
-use crate::{collector::Collector, components::Trajectory, error::Error, task::Task};
+use crate::{
+    collector::Collector,
+    components::{Trajectory, WorkerStatus},
+    error::Error,
+    task::Task,
+};
 
 /// Which episodes count when so many are asked for.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -39,7 +44,7 @@ impl<T: Task> Collector<T> {
         };
         // Of each row the episode that runs, unless none has begun.
         let mut running = vec![!fresh; rows];
-        let mut ended = Vec::with_capacity(n);
+        let mut ended = Vec::new();
         while ended.len() < n {
             let trajectories = self.next_trajectories()?;
             for trajectory in trajectories {
@@ -50,8 +55,22 @@ impl<T: Task> Collector<T> {
                 left[row] -= 1;
                 ended.push(trajectory);
             }
+            self.check_owed(&left)?;
         }
         Ok(ended)
+    }
+
+    /// Whether rows whose worker is lost still owe episodes.
+    fn check_owed(&self, left: &[usize]) -> Result<(), Error> {
+        let lost = |status| matches!(status, WorkerStatus::Dead | WorkerStatus::Abandoned);
+        let mut workers = self.workers().into_iter().enumerate().zip(self.config.ranges());
+        let owes = workers.find(|((_, status), rows)| {
+            lost(*status) && left[rows.start as usize..rows.end as usize].iter().any(|left| *left > 0)
+        });
+        match owes {
+            Some(((worker, _), _)) => Err(Error::worker(worker, "it is lost, and its rows owe episodes yet")),
+            None => Ok(()),
+        }
     }
 
     /// The episodes that ended in the next batch.

@@ -9,6 +9,7 @@ mod faults;
 mod member;
 
 use std::{
+    ops::Range,
     sync::{
         Arc, Mutex, MutexGuard, PoisonError,
         atomic::{AtomicBool, AtomicUsize, Ordering::Relaxed},
@@ -31,7 +32,7 @@ use crate::{
     stats::Monitor,
     task::Task,
     weights::WeightsHandle,
-    workers::{Crew, Reply, Stopped},
+    workers::{Crew, Reply, Stopped, until},
 };
 
 /// Longest time after which a thread that ended without a word is noticed.
@@ -53,6 +54,12 @@ struct Filling<T: Task> {
     merge: Option<(u64, Merge<T>)>,
     /// By worker: its life from which parts are taken; none from one that was given up.
     lives: Vec<Option<u32>>,
+}
+
+impl<T: Task> Filling<T> {
+    fn is_of(&self, round: u64) -> bool {
+        self.merge.as_ref().is_some_and(|(current, _)| *current == round)
+    }
 }
 
 impl<T: Task> Common<T> {
@@ -91,6 +98,7 @@ impl<T: Task> Fleet<T> {
     }
 
     /// Collects a rollout of `ticks` ticks of all workers, whose last tick steps as many rows as `left` frames allow.
+    /// Returns it with the rows of workers that were lost meanwhile.
     pub(crate) fn roll(
         &mut self,
         front: &Monitor,
@@ -98,14 +106,16 @@ impl<T: Task> Fleet<T> {
         block: Box<Block<T>>,
         ticks: usize,
         left: u64,
-    ) -> Result<Box<Block<T>>, Error> {
+    ) -> Result<(Box<Block<T>>, Vec<Range<u32>>), Error> {
         let rows = self.members.last().map_or(0, |member| member.rows.end as usize);
+        let share = self.shares(ticks, left);
         self.round += 1;
         self.common.stop.store(false, Relaxed);
         self.common.finished.store(0, Relaxed);
         self.common.lock().merge = Some((self.round, Merge::begin(rollout, block, rows, ticks)));
-        let deadline = Instant::now() + self.deadline;
-        let replies: Vec<_> = self.here().map(|worker| (worker, self.order_roll(worker, ticks, left, rows))).collect();
+        let deadline = until(self.deadline);
+        let replies: Vec<_> =
+            share.into_iter().map(|(worker, left)| (worker, self.order_roll(worker, ticks, left))).collect();
         let (mut error, mut lost) = (None, Vec::new());
         for (worker, reply) in replies {
             // With an error the others' frames are of no use.
@@ -127,20 +137,40 @@ impl<T: Task> Fleet<T> {
             front.ledger().counters.discarded.shutdown += merge.frames() as u64;
             return Err(error);
         }
-        for rows in lost {
-            merge.cut(rows.start as usize..rows.end as usize, Truncation::Fault);
+        for rows in &lost {
+            let slots = rows.start as usize..rows.end as usize;
+            if self.parts.joins() {
+                // Their episodes have lost what went before, or what comes.
+                front.ledger().counters.discarded.fault += merge.drop_rows(slots) as u64;
+            } else {
+                merge.cut(slots, Truncation::Fault);
+            }
         }
         front.ledger().in_flight += merge.frames() as u64;
-        Ok(merge.finish(rollout))
+        Ok((merge.finish(rollout), lost))
     }
 
-    fn order_roll(&self, worker: usize, ticks: usize, left: u64, rows: usize) -> Reply<Result<(), Error>> {
-        let own = &self.members[worker].rows;
-        let (common, round, first) = (self.common.clone(), self.round, own.start as usize);
-        // The last tick steps the rows that the budget leaves, in their order.
-        let whole = (ticks as u64 - 1) * rows as u64;
-        let rest = left.saturating_sub(whole).clamp(u64::from(own.start), u64::from(own.end)) - u64::from(own.start);
-        let left = (ticks as u64 - 1) * own.len() as u64 + rest;
+    /// Rows of the workers that are worked with yet.
+    pub(crate) fn live_rows(&self) -> usize {
+        self.here().map(|worker| self.members[worker].rows.len()).sum()
+    }
+
+    /// How many frames each worker may step in `ticks` ticks: the last one steps the rows that the budget leaves, in
+    /// their order.
+    fn shares(&self, ticks: usize, left: u64) -> Vec<(usize, u64)> {
+        let whole = ticks as u64 - 1;
+        let mut rest = left.saturating_sub(whole * self.live_rows() as u64);
+        let share = |worker: usize| {
+            let rows = self.members[worker].rows.len() as u64;
+            let own = rest.min(rows);
+            rest -= own;
+            (worker, whole * rows + own)
+        };
+        self.here().map(share).collect()
+    }
+
+    fn order_roll(&self, worker: usize, ticks: usize, left: u64) -> Reply<Result<(), Error>> {
+        let (common, round, first) = (self.common.clone(), self.round, self.members[worker].rows.start as usize);
         self.crew.call(worker, move |child| child.roll(&common, round, first, ticks, left))
     }
 
@@ -151,7 +181,9 @@ impl<T: Task> Fleet<T> {
             let begin = Instant::now();
             let delivery = self.crew.receive(LOOK);
             self.members.iter_mut().for_each(|member| member.waited += begin.elapsed());
-            if let Some(delivery) = &delivery {
+            if let Some(delivery) = &delivery
+                && self.members[delivery.worker].life == delivery.life
+            {
                 self.members[delivery.worker].waited = Duration::ZERO;
             }
             if delivery.is_none() || self.members.iter().any(|member| member.waited >= self.deadline) {
@@ -180,22 +212,16 @@ impl<T: Task> Fleet<T> {
         &self,
         work: impl Fn(&mut Collector<T>) -> R + Clone + Send + 'static,
     ) -> Result<Vec<R>, Error> {
-        let deadline = Instant::now() + self.deadline;
-        let call = |worker| {
-            let work = work.clone();
-            self.crew.call(worker, move |child: &mut Child<T>| work(&mut child.collector))
-        };
-        let replies: Vec<_> = self.here().map(call).collect();
-        replies.into_iter().map(|reply| reply.wait(deadline)).collect()
+        self.on_each(self.here().map(|_| ()).collect(), move |worker, ()| work(worker))
     }
 
-    /// The same with something for each, in their order. Errors: also if there are not as many.
+    /// The same with something for each, in their order.
     pub(crate) fn on_each<A: Send + 'static, R: Send + 'static>(
         &self,
         given: Vec<A>,
         work: impl Fn(&mut Collector<T>, A) -> R + Clone + Send + 'static,
     ) -> Result<Vec<R>, Error> {
-        let deadline = Instant::now() + self.deadline;
+        let deadline = until(self.deadline);
         let call = |(worker, given)| {
             let work = work.clone();
             self.crew.call(worker, move |child: &mut Child<T>| work(&mut child.collector, given))
@@ -210,7 +236,7 @@ impl<T: Task> Fleet<T> {
         rows: &[u32],
         work: impl Fn(&mut Collector<T>, &[u32]) -> R + Clone + Send + 'static,
     ) -> Result<Vec<R>, Error> {
-        let deadline = Instant::now() + self.deadline;
+        let deadline = until(self.deadline);
         let call = |worker: usize| {
             let range = &self.members[worker].rows;
             let own: Vec<u32> = rows.iter().copied().filter(|row| range.contains(row)).collect();
@@ -239,7 +265,7 @@ impl<T: Task> Fleet<T> {
         self.common.lock().merge = None;
         self.common.stop.store(true, Relaxed);
         let mut errors = Vec::new();
-        for (worker, stopped) in self.crew.stop(Instant::now() + timeout) {
+        for (worker, stopped) in self.crew.stop(until(timeout)) {
             let (status, error) = match stopped {
                 Stopped::Back(child) => (WorkerStatus::Ended, child.close().err()),
                 Stopped::Died(error) => (WorkerStatus::Dead, Some(error)),

@@ -13,7 +13,8 @@ use crate::{
 impl<T: Task> Collector<T> {
     /// Ticks that the budget allows for the next rollout, at most a horizon.
     pub(crate) fn ticks_left(&mut self) -> usize {
-        let left = self.frames_left().div_ceil(self.config.rows as u64);
+        let rows = self.fleet.as_ref().map_or(self.config.rows, |fleet| fleet.live_rows().max(1));
+        let left = self.frames_left().div_ceil(rows as u64);
         left.min(self.horizon() as u64) as usize
     }
 
@@ -47,7 +48,12 @@ impl<T: Task> Collector<T> {
         };
         let Drive { world, monitor, .. } = &mut self.drive;
         let rolled = with_rollout::<T, _>(world, |_, rollout| fleet.roll(monitor, rollout, block, ticks, left));
-        rolled.unwrap_or_else(|| Err(Error::State { call: "rollout", problem: "the rollout was taken away".into() }))
+        let taken = || Err(Error::State { call: "rollout", problem: "the rollout was taken away".into() });
+        let (block, lost) = rolled.unwrap_or_else(taken)?;
+        for rows in lost {
+            self.lose_waiting(rows);
+        }
+        Ok(block)
     }
 
     pub(crate) fn prepare(&mut self) -> Result<(), Error> {

@@ -26,9 +26,9 @@ impl<T: Task> Collector<T> {
         let slots = self.slots(rows)?;
         if let Some(fleet) = &self.fleet {
             let own: Vec<u32> = slots.iter().map(|(_, row)| row.0).collect();
-            let reset = fleet.on_rows(&own, |worker, rows| worker.reset(Rows::Some(rows)))?;
+            let reset = fleet.on_rows(&own, |worker, rows| worker.reset(Rows::Some(rows)));
             self.discard_waiting(&slots);
-            return reset.into_iter().collect::<Result<_, _>>().inspect_err(|_| self.shutdown());
+            return whole(reset).inspect_err(|_| self.shutdown());
         }
         self.discard_waiting(&slots);
         self.cut(&slots, Truncation::ForcedReset);
@@ -56,10 +56,10 @@ impl<T: Task> Collector<T> {
     pub fn set_seed_static(&mut self, seed: u64) -> Result<u64, Error> {
         let slots = self.slots(Rows::All)?;
         if let Some(fleet) = &self.fleet {
-            let reseeded = fleet.on_all(move |worker| worker.set_seed_static(seed))?;
+            let reseeded = fleet.on_all(move |worker| worker.set_seed_static(seed).map(drop));
             self.discard_waiting(&slots);
             self.config.seed = seed;
-            return reseeded.into_iter().try_fold(seed, |_, seed| seed).inspect_err(|_| self.shutdown());
+            return whole(reseeded).map(|()| seed).inspect_err(|_| self.shutdown());
         }
         self.discard_waiting(&slots);
         self.cut(&slots, Truncation::ForcedReset);
@@ -143,11 +143,29 @@ impl<T: Task> Collector<T> {
         ledger.open = open;
     }
 
+    /// Drops what is held of the episodes of rows whose worker is lost.
+    pub(crate) fn lose_waiting(&mut self, rows: std::ops::Range<u32>) {
+        let slots: Vec<_> = rows.map(|row| (row, RowIndex(row))).collect();
+        let specs = self.drive.specs.clone();
+        let Some(mut assembly) = self.drive.assembly() else { return };
+        let frames = assembly.clear_rows(&slots, &specs) as u64;
+        let open = assembly.open_frames() as u64;
+        let mut ledger = self.drive.monitor.ledger();
+        ledger.counters.discarded.fault += frames;
+        ledger.in_flight -= frames;
+        ledger.open = open;
+    }
+
     fn restart_rows(&mut self, slots: &[(u32, RowIndex)]) -> Result<(), Error> {
         let entities: Vec<Entity> = slots.iter().map(|(slot, _)| self.entities[*slot as usize]).collect();
         // Rows that did not start have no first observation to go on from.
         self.stepper.restart(&mut self.drive.world, &entities).inspect_err(|_| self.shutdown())
     }
+}
+
+/// What all workers answered, as one.
+fn whole(answers: Result<Vec<Result<(), Error>>, Error>) -> Result<(), Error> {
+    answers?.into_iter().collect()
 }
 
 /// Lets a row, an entity in a slot, stand at the start of its next episode; returns the one that ended and what it saw
@@ -203,10 +221,9 @@ impl<E: Env> Collector<E> {
         if let Some(fleet) = &self.fleet {
             let slots = self.slots(rows)?;
             let own: Vec<u32> = slots.iter().map(|(_, row)| row.0).collect();
-            let reset =
-                fleet.on_rows(&own, move |worker, rows| worker.reset_with(Rows::Some(rows), options.clone()))?;
+            let reset = fleet.on_rows(&own, move |worker, rows| worker.reset_with(Rows::Some(rows), options.clone()));
             self.discard_waiting(&slots);
-            return reset.into_iter().collect::<Result<_, _>>().inspect_err(|_| self.shutdown());
+            return whole(reset).inspect_err(|_| self.shutdown());
         }
         let kept = std::mem::replace(self.reset_options(), options);
         let done = self.reset(rows);

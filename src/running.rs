@@ -15,7 +15,7 @@ use crate::{
     stats::{Monitor, Stats},
     task::Task,
     weights::{Models, WeightsHandle},
-    workers::{Crew, Job, Made, Stopped},
+    workers::{Crew, Job, Made, Stopped, until},
 };
 
 /// How often a wait looks whether it is over.
@@ -162,7 +162,7 @@ impl<T: Task> Running<T> {
     /// Waits until the buffer has got `frames` frames, of all who write to it. Errors: [`Error::Timeout`]; at once what
     /// stopped the collection, and [`Error::State`] if it ended before.
     pub fn wait_written(&mut self, frames: u64, deadline: Duration) -> Result<(), Error> {
-        let end = Instant::now() + deadline;
+        let end = until(deadline);
         while self.replay.write_count() < frames {
             let running = self.is_running();
             self.check()?;
@@ -196,7 +196,7 @@ impl<T: Task> Running<T> {
     /// and is left to itself.
     pub fn shutdown(mut self, timeout: Duration) -> Result<Collector<T>, Error> {
         self.running = false;
-        let stopped = self.crew.stop(Instant::now() + timeout).pop();
+        let stopped = self.crew.stop(until(timeout)).pop();
         self.stopped()?;
         match stopped {
             Some((_, Stopped::Back(driver))) => Ok(driver.collector),
@@ -217,7 +217,7 @@ impl<T: Task> Running<T> {
         deadline: Duration,
         work: impl FnOnce(&mut Driver<T>) -> R + Send + 'static,
     ) -> Result<R, Error> {
-        let answer = self.crew.call(0, work).wait(Instant::now() + deadline);
+        let answer = self.crew.call(0, work).wait(until(deadline));
         answer.or_else(|_| {
             self.stopped()?;
             Err(Error::Timeout { what: "an answer of the collector's thread", deadline })
@@ -239,7 +239,7 @@ impl<T: Task> fmt::Debug for Running<T> {
 impl<T: Task> Drop for Running<T> {
     fn drop(&mut self) {
         // The thread ends with its rollout; one that is stuck in user code is not waited for.
-        self.crew.stop(Instant::now() + Duration::from_secs(10));
+        self.crew.stop(until(Duration::from_secs(10)));
     }
 }
 

@@ -29,6 +29,7 @@ impl<T: Task> Collector<T> {
             for error in fleet.stop(self.config.deadline().min(Duration::from_secs(10))) {
                 tracing::warn!("{error}");
             }
+            self.drive.monitor.close_workers();
         }
         let mut ledger = self.drive.monitor.ledger();
         ledger.counters.discarded.shutdown += std::mem::take(&mut ledger.in_flight);

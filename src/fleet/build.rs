@@ -59,16 +59,15 @@ pub(crate) fn build<T: Task>(build: Build<T>) -> Result<Collector<T>, Error> {
         let handles = children.first().map(|first| first.collector.policies.iter().map(|seat| seat.weights.clone()));
         let mut child = parts.child(worker, range, handles.map(Iterator::collect), 0, None, &stop)?;
         check_statistics(&mut child.collector)?;
+        if parts.config.preemptive_threshold.is_some() && child.collector.drive.remembers() {
+            let reason = "a rollout that is cut short lacks the states behind its last frames; leave this out".into();
+            return Err(Error::Conflict { first: "preemptive_threshold", second: "policy", reason });
+        }
         children.push(child);
     }
     let mut front = parts.front(hooks, replay, &children)?;
     front.fleet = Some(Box::new(parts.fleet(&front, ranges, children, stop)?));
     Ok(front)
-}
-
-/// Whether episodes are joined.
-fn joins(config: &CollectorConfig) -> bool {
-    config.trajs_per_batch.is_some() || config.whole_episodes().is_some()
 }
 
 /// Statistics of one worker's rows are not those of all.
@@ -86,6 +85,12 @@ fn check_statistics<T: Task>(collector: &mut Collector<T>) -> Result<(), Error> 
 }
 
 impl<T: Task> Parts<T> {
+    /// Whether episodes are joined in front of the workers.
+    pub(super) fn joins(&self) -> bool {
+        let whole = self.config.trajs_per_batch.is_some() || self.config.whole_episodes().is_some();
+        self.config.is_sync() && whole
+    }
+
     /// A worker's collector, in its `life`-th life from 0; a later one goes on from the counters of those before.
     pub(super) fn child(
         &self,
@@ -101,7 +106,7 @@ impl<T: Task> Parts<T> {
         let share = Share { rows: rows.clone(), all_rows, policy_rows, weights, worker: Some(worker), life };
         let mut collector = build_rows(self.of_worker(worker, rows)?, share)?;
         collector.stop = stop.clone();
-        collector.joined_in_front = self.config.is_sync() && joins(&self.config);
+        collector.joined_in_front = self.joins();
         if self.config.is_async() {
             collector.budget = Some(Budget { left: self.budget.clone(), granted: 0, taken: Arc::default() });
         }
@@ -164,7 +169,7 @@ impl<T: Task> Parts<T> {
         let monitor = self.monitor(children);
         let rollout = Rollout::new(columns, config.reward, monitor.clone(), TrajectoryPool::new(false));
         world.insert_resource(RolloutSlot::<T>(Some(Box::new(rollout))));
-        if config.is_sync() && joins(&config) {
+        if self.joins() {
             world.insert_resource(Assembly::<T>::new(&specs));
         }
         if let Some(replay) = &replay {

@@ -77,9 +77,12 @@ impl<T: Task> Child<T> {
         left: u64,
     ) -> Result<(), Error> {
         let done = self.roll_parts(common, round, first, ticks, left);
-        if common.finished.fetch_add(1, Relaxed) + 1 >= common.enough {
+        let filling = common.lock();
+        let counts = filling.lives[self.worker] == Some(self.life) && filling.is_of(round) && done.is_ok();
+        if counts && common.finished.fetch_add(1, Relaxed) + 1 >= common.enough {
             common.stop.store(true, Relaxed);
         }
+        drop(filling);
         done
     }
 

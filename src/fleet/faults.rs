@@ -65,6 +65,7 @@ impl<T: Task> Fleet<T> {
     /// Takes nothing from a worker any more, and counts what it has in flight as lost.
     fn give_up(&mut self, worker: usize, failed: bool) {
         self.common.lock().lives[worker] = None;
+        self.crew.dismiss(worker);
         let member = &mut self.members[worker];
         member.status = if failed { WorkerStatus::Dead } else { WorkerStatus::Abandoned };
         let mut ledger = member.monitor.ledger();
@@ -87,10 +88,11 @@ impl<T: Task> Fleet<T> {
     /// Builds a worker anew, with other episodes of the same rows.
     fn restart(&mut self, front: &Monitor, worker: usize) -> Result<(), Error> {
         let (rows, life) = (self.members[worker].rows.clone(), self.members[worker].life + 1);
-        let counters = self.members[worker].monitor.ledger().counters;
+        let mut counters = self.members[worker].monitor.ledger().counters;
+        counters.stepped_frames += self.members[worker].stepped_before;
         let weights = self.weights.clone();
         let child = self.parts.child(worker, &rows, Some(weights), life, Some(counters), &self.common.stop)?;
-        self.members[worker] = Member::of(&child, rows, life);
+        self.members[worker] = Member { stepped_before: counters.stepped_frames, ..Member::of(&child, rows, life) };
         let token = Arc::default();
         let monitor = self.members[worker].monitor.clone();
         front.watch(Watched { worker, monitor, thread: Arc::downgrade(&token) });

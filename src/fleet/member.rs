@@ -18,6 +18,8 @@ pub(super) struct Member {
     /// How often it was restarted.
     pub life: u32,
     pub monitor: Monitor,
+    /// Frames that its lives before stepped.
+    pub stepped_before: u64,
     /// Whether it will send no more.
     pub through: bool,
     /// How long its next batch has been waited for.
@@ -35,6 +37,7 @@ impl Member {
             status: WorkerStatus::Working,
             life,
             monitor: child.collector.monitor(),
+            stepped_before: 0,
             through: false,
             waited: Duration::ZERO,
             held: child.held.clone(),

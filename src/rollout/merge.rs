@@ -183,6 +183,22 @@ impl<T: Task> Merge<T> {
         }
     }
 
+    /// Takes out what some rows had so far; returns how many frames that were.
+    pub(crate) fn drop_rows(&mut self, slots: Range<usize>) -> usize {
+        let mut frames = 0;
+        for slot in slots.clone() {
+            let ticks = (0..self.done[slot]).map(|tick| tick * self.rows + slot);
+            frames += ticks.filter(|frame| self.block.flags()[*frame].valid()).count();
+            self.done[slot] = 0;
+        }
+        let rows = self.rows;
+        self.block.frames -= frames;
+        self.block.finals.retain(|last| !slots.contains(&(last.frame % rows)));
+        self.ended.retain(|(_, ended)| !slots.contains(&(ended.slot as usize)));
+        self.behind.retain(|(frame, _)| !slots.contains(&(frame % rows)));
+        frames
+    }
+
     /// Closes the running episodes of some rows where they stand, as far as they got in this rollout.
     pub(crate) fn cut(&mut self, slots: Range<usize>, reason: Truncation) {
         for slot in slots {

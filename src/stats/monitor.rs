@@ -77,6 +77,15 @@ impl Monitor {
         workers.insert(behind, life);
     }
 
+    /// Counts what workers have in flight, in all their lives, as discarded by a shutdown.
+    pub(crate) fn close_workers(&self) {
+        for worker in self.watched().iter() {
+            let mut ledger = worker.monitor.ledger();
+            let lost = ledger.take_in_flight();
+            ledger.counters.discarded.shutdown += lost;
+        }
+    }
+
     /// Takes over frames that a worker hands to who delivers them.
     pub(crate) fn receive(&self, worker: &Self, frames: u64) {
         let mut from = worker.ledger();

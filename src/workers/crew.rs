@@ -12,6 +12,9 @@ use crossbeam_channel::{Receiver, RecvTimeoutError, Sender, bounded, unbounded};
 use super::thread::{Delivery, Job, Order, Post};
 use crate::error::Error;
 
+/// How often a thread that unwinds is looked at.
+const MOMENT: Duration = Duration::from_millis(1);
+
 /// Workers, numbered from 0, and the one channel that their items come through.
 pub(crate) struct Crew<J: Job> {
     workers: Vec<Worker<J>>,
@@ -49,6 +52,7 @@ pub(crate) struct Reply<R> {
     worker: usize,
     answer: Receiver<R>,
     died: Arc<OnceLock<String>>,
+    alive: Receiver<Infallible>,
 }
 
 impl<R> Reply<R> {
@@ -56,7 +60,11 @@ impl<R> Reply<R> {
     pub(crate) fn wait(self, deadline: Instant) -> Result<R, Error> {
         self.answer.recv_deadline(deadline).map_err(|error| match error {
             RecvTimeoutError::Timeout => Error::worker(self.worker, "it did not answer before the deadline"),
-            RecvTimeoutError::Disconnected => death(self.worker, &self.died),
+            RecvTimeoutError::Disconnected => {
+                // The call unwinds before the thread can say why.
+                while self.died.get().is_none() && self.alive.recv_timeout(MOMENT) == Err(RecvTimeoutError::Timeout) {}
+                death(self.worker, &self.died)
+            }
         })
     }
 }
@@ -94,10 +102,15 @@ impl<J: Job> Crew<J> {
         work: impl FnOnce(&mut J) -> R + Send + 'static,
     ) -> Reply<R> {
         let (send, answer) = bounded(1);
-        let Worker { orders, died, .. } = &self.workers[worker];
+        let Worker { orders, died, alive, .. } = &self.workers[worker];
         // A worker that is gone drops the call, and the answer's sender with it.
         let _ = orders.send(Order::Call(Box::new(move |job| drop(send.send(work(job))))));
-        Reply { worker, answer, died: died.clone() }
+        Reply { worker, answer, died: died.clone(), alive: alive.clone() }
+    }
+
+    /// Ends a worker's thread as soon as it sees its orders, and does not wait for it.
+    pub(crate) fn dismiss(&self, worker: usize) {
+        let _ = self.workers[worker].orders.send(Order::Stop);
     }
 
     /// Lets a worker make items, or stops it from making more.
@@ -114,7 +127,7 @@ impl<J: Job> Crew<J> {
     pub(crate) fn death(&self, worker: usize) -> Option<Error> {
         let Worker { thread, died, .. } = &self.workers[worker];
         let runs = thread.as_ref().is_some_and(|thread| !thread.is_finished());
-        (!runs).then(|| death(worker, died))
+        (!runs || died.get().is_some()).then(|| death(worker, died))
     }
 
     /// Ends all threads. What they own comes back, none of those that panicked or are stuck in user code beyond the

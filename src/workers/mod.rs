@@ -6,8 +6,18 @@
 mod crew;
 mod thread;
 
+use std::time::{Duration, Instant};
+
 pub(crate) use crew::{Crew, Reply, Stopped};
 pub(crate) use thread::{Job, Made};
+
+/// The moment when `timeout` is over, also one that is longer than clocks count.
+pub(crate) fn until(timeout: Duration) -> Instant {
+    let now = Instant::now();
+    now.checked_add(timeout).unwrap_or(now + YEAR)
+}
+
+const YEAR: Duration = Duration::from_secs(365 * 24 * 3_600);
 
 #[cfg(test)]
 mod tests;
