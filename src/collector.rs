@@ -91,6 +91,9 @@ pub struct Collector<T: Task> {
     pub(crate) fleet: Option<Box<Fleet<T>>>,
     /// Frames that this worker may step, if several share a budget.
     pub(crate) budget: Option<Budget>,
+    /// Whether a wait for episodes is left after a rollout, so that orders are seen; and whether it was, at the last call.
+    pub(crate) stepwise: bool,
+    pub(crate) not_yet: bool,
     /// Ends a rollout at its next tick.
     pub(crate) stop: Arc<AtomicBool>,
     /// Whether this worker's episodes are joined by who delivers them.
@@ -126,6 +129,8 @@ impl<T: Task> Collector<T> {
             state: State::Ready,
             fleet: None,
             budget: None,
+            stepwise: false,
+            not_yet: false,
             stop: Arc::default(),
             joined_in_front: false,
             feed: Feed::default(),
@@ -271,6 +276,7 @@ impl<T: Task> Collector<T> {
     pub(crate) fn yielded<V>(&mut self, polled: Result<Option<V>, Error>) -> Option<Result<V, Error>> {
         match polled {
             Ok(Some(value)) => Some(Ok(value)),
+            Ok(None) if std::mem::take(&mut self.not_yet) => None,
             Ok(None) => {
                 self.finish();
                 None

@@ -68,6 +68,16 @@ impl<T: Task> Common<T> {
     }
 }
 
+/// What came of waiting for a batch.
+pub(crate) enum Received<T: Task> {
+    /// A batch, and the counters of its worker.
+    Batch(Monitor, Batch<T>),
+    /// None yet.
+    Nothing,
+    /// None any more.
+    Through,
+}
+
 /// The workers of a collector.
 pub(crate) struct Fleet<T: Task> {
     parts: Parts<T>,
@@ -174,8 +184,8 @@ impl<T: Task> Fleet<T> {
         self.crew.call(worker, move |child| child.roll(&common, round, first, ticks, left))
     }
 
-    /// The next batch that any worker sends, and its counters; none when all are through.
-    pub(crate) fn receive(&mut self, front: &Monitor) -> Result<Option<(Monitor, Batch<T>)>, Error> {
+    /// The next batch that any worker sends. Waits until there is one, unless it is to look only for a moment.
+    pub(crate) fn receive(&mut self, front: &Monitor, only_look: bool) -> Result<Received<T>, Error> {
         self.set_producing(true);
         while self.sending().next().is_some() {
             let begin = Instant::now();
@@ -195,16 +205,19 @@ impl<T: Task> Fleet<T> {
                 member.status == WorkerStatus::Working && member.life == life
             };
             let Some(delivery) = delivery.filter(|delivery| is_current(delivery.worker, delivery.life)) else {
+                if only_look {
+                    return Ok(Received::Nothing);
+                }
                 continue;
             };
             let member = &mut self.members[delivery.worker];
             match delivery.item {
-                Some(Ok(batch)) => return Ok(Some((member.monitor.clone(), batch))),
+                Some(Ok(batch)) => return Ok(Received::Batch(member.monitor.clone(), batch)),
                 Some(Err(error)) => self.lose(front, delivery.worker, error)?,
                 None => member.through = true,
             }
         }
-        Ok(None)
+        Ok(Received::Through)
     }
 
     /// Has all workers do something between two of their rollouts; the answers in their order.

@@ -5,6 +5,7 @@ use crate::{
     config::TrajFormat,
     drive::{Drive, Ticks},
     error::Error,
+    fleet::Received,
     hooks::guarded,
     rollout::{Assembly, Batch, Block, with_rollout},
     task::Task,
@@ -107,11 +108,20 @@ impl<T: Task> Collector<T> {
             let block = self.roll()?;
             self.drive.ingest(&block, None);
             self.drive.pool.give_back(block);
+            if self.leaves_off(n) {
+                return Ok(None);
+            }
         }
         if self.waiting() == 0 {
             return Ok(None);
         }
         self.joined(n, self.config.traj_format == Some(TrajFormat::Padded)).map(Some)
+    }
+
+    /// Whether a wait for `n` episodes is left off for now.
+    pub(crate) fn leaves_off(&mut self, n: usize) -> bool {
+        self.not_yet = self.stepwise && self.waiting() < n && self.ticks_left() > 0;
+        self.not_yet
     }
 
     /// The next batch, before user code sees it; none at the end of the budget.
@@ -135,7 +145,14 @@ impl<T: Task> Collector<T> {
             guarded("pre_collect", hook)?;
         }
         let Some(fleet) = &mut self.fleet else { return Ok(None) };
-        let Some((worker, mut batch)) = fleet.receive(&self.drive.monitor)? else { return Ok(None) };
+        let (worker, mut batch) = match fleet.receive(&self.drive.monitor, self.stepwise)? {
+            Received::Batch(worker, batch) => (worker, batch),
+            Received::Nothing => {
+                self.not_yet = true;
+                return Ok(None);
+            }
+            Received::Through => return Ok(None),
+        };
         self.drive.monitor.receive(&worker, batch.frames() as u64);
         batch.set_index(self.drive.monitor.ledger().counters.batches);
         Ok(Some(batch))
@@ -147,6 +164,9 @@ impl<T: Task> Collector<T> {
             let block = self.roll()?;
             self.drive.ingest(&block, self.config.whole_episodes().map(|episodes| episodes.max_open));
             self.drive.pool.give_back(block);
+            if self.leaves_off(1) {
+                return Ok(None);
+            }
         }
         let episodes = self.config.trajs_per_write.unwrap_or(usize::MAX);
         (self.waiting() > 0).then(|| self.joined(episodes, false)).transpose()

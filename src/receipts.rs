@@ -100,6 +100,10 @@ impl<T: Task> Collector<T> {
                 let block = rolled?;
                 if direct || self.joins() {
                     self.drive.pool.give_back(block);
+                    let wrote = self.drive.writer().is_some_and(|writer| writer.has_receipt());
+                    if !wrote && self.leaves_off(1) {
+                        return Ok(None);
+                    }
                     continue;
                 }
                 self.wrap(block)

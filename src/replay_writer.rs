@@ -113,6 +113,11 @@ impl<T: Task> ReplayWriter<T> {
         }
     }
 
+    /// Whether there is a write, or an error, to yield.
+    pub(crate) fn has_receipt(&self) -> bool {
+        !self.receipts.is_empty() || self.error.is_some()
+    }
+
     /// The oldest write that was not yielded yet; then the error that stopped the system.
     pub(crate) fn take_receipt(&mut self) -> Result<Option<Receipt>, Error> {
         match self.receipts.pop_front() {

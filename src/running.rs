@@ -8,7 +8,7 @@ use std::{
 };
 
 use crate::{
-    collector::Collector,
+    collector::{Collector, State},
     components::WorkerStatus,
     error::Error,
     replay::Replay,
@@ -65,7 +65,10 @@ impl<T: Task> Job for Driver<T> {
     type Item = ();
 
     fn produce(&mut self) -> Made<()> {
-        let over = match self.collector.next_receipt() {
+        self.collector.stepwise = true;
+        let next = self.collector.next_receipt();
+        self.collector.stepwise = false;
+        let over = match next {
             Some(Ok(_)) => return Made::More,
             // A batch that somebody holds will be dropped.
             Some(Err(Error::ArenasHeld { .. })) => return Made::Nothing,
@@ -74,9 +77,11 @@ impl<T: Task> Job for Driver<T> {
                 return Made::More;
             }
             Some(Err(error)) => Err(error),
+            None if self.collector.state == State::Ready => return Made::More,
             None => Ok(()),
         };
-        *self.over.lock().unwrap_or_else(PoisonError::into_inner) = Some(over);
+        // Told to go on, it does not forget what ended it.
+        self.over.lock().unwrap_or_else(PoisonError::into_inner).get_or_insert(over);
         Made::End
     }
 }
@@ -182,7 +187,8 @@ impl<T: Task> Running<T> {
     /// stepped, nothing is written, no CPU is used. Errors: [`Error::Timeout`], and it goes on; what stopped it.
     pub fn pause(&mut self, deadline: Duration) -> Result<Paused<'_, T>, Error> {
         self.crew.produce(0, false);
-        match self.on_driver(deadline, |driver| driver.collector.hold()).flatten() {
+        let held = self.on_driver(deadline, |driver| driver.collector.hold()).flatten();
+        match held.and_then(|()| self.stopped()) {
             Ok(()) => Ok(Paused { running: self }),
             Err(error) => {
                 self.crew.produce(0, true);
@@ -192,14 +198,17 @@ impl<T: Task> Running<T> {
     }
 
     /// Ends the collection and gives the collector back, which can be iterated or started again; its workers stand still
-    /// until then. Errors: what stopped it; [`Error::Worker`] if the thread is still in user code when `timeout` is over,
+    /// until then. Errors: what stopped it; [`Error::Timeout`] if the thread is still in user code when `timeout` is over,
     /// and is left to itself.
     pub fn shutdown(mut self, timeout: Duration) -> Result<Collector<T>, Error> {
         self.running = false;
         let stopped = self.crew.stop(until(timeout)).pop();
         self.stopped()?;
         match stopped {
-            Some((_, Stopped::Back(driver))) => Ok(driver.collector),
+            Some((_, Stopped::Back(mut driver))) => {
+                driver.collector.hold()?;
+                Ok(driver.collector)
+            }
             Some((_, Stopped::Died(error))) => Err(error),
             Some((_, Stopped::Stuck)) => {
                 Err(Error::Timeout { what: "the end of the collector's thread", deadline: timeout })

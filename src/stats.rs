@@ -283,11 +283,25 @@ impl Ledger {
         let done = counters.completed_trajectories | counters.trajectory_completed_frames | counters.batches;
         let written = counters.written_frames | counters.written_trajectories | counters.early_pieces;
         // They go on growing.
-        if (counters.stepped_frames | done | written) >> 62 != 0 || counters.trajectory_serial >> 48 != 0 {
+        if (counters.stepped_frames | done | written) >> 62 != 0 || !self.is_within_reach() {
             return Some(format!("numbers out of all reach: {counters:?}"));
         }
         let episodes = self.window.len();
         (episodes > EPISODE_WINDOW).then(|| format!("{episodes} last episodes; legal: up to {EPISODE_WINDOW}"))
+    }
+
+    /// Whether no sum with its numbers overflows.
+    pub(crate) fn is_within_reach(&self) -> bool {
+        let Counters { frames, stepped_frames, discarded, trajectory_serial, .. } = self.counters;
+        let Counters { trajectory_completed_frames, completed_trajectories, batches, .. } = self.counters;
+        let Counters { written_frames, written_trajectories, early_pieces, .. } = self.counters;
+        let Discarded { reset, shutdown, fault, post_processing } = discarded;
+        let delivered = frames | stepped_frames | reset | shutdown | fault | post_processing;
+        let episodes = trajectory_completed_frames | completed_trajectories | batches;
+        let written = written_frames | written_trajectories | early_pieces;
+        let gauges = self.in_flight | self.sent | self.pending | self.open;
+        let pool = self.abandoned | self.late_frames | self.row_restarts | self.dispatches;
+        (delivered | episodes | written | gauges | pool) >> 48 == 0 && trajectory_serial >> 48 == 0
     }
 
     fn episodes(&self, running_return: Option<f32>) -> EpisodeStats {

@@ -129,13 +129,16 @@ impl<T: Task> Job for Child<T> {
     type Item = Batch<T>;
 
     fn produce(&mut self) -> Made<Batch<T>> {
+        self.collector.stepwise = true;
         let produced = self.collector.produce();
+        self.collector.stepwise = false;
         self.held.store(matches!(produced, Err(Error::ArenasHeld { .. })), Relaxed);
         match produced {
             Ok(Some(batch)) => {
                 self.collector.drive.monitor.ledger().send(batch.frames() as u64);
                 Made::Item(batch)
             }
+            Ok(None) if std::mem::take(&mut self.collector.not_yet) => Made::More,
             Ok(None) => {
                 self.collector.finish();
                 Made::End

@@ -22,18 +22,37 @@ pub(crate) fn adopt<T: Task>(
     mut plan: ResMut<TickPlan<T>>,
     report: Res<TickReport<T>>,
 ) {
-    if policies.iter().any(|(actor, _)| matches!(&actor.kind, ActorKind::Network(own) if own.packing.is_busy())) {
+    // What is asked for meanwhile would be of another epoch.
+    if !take_packed(&mut policies, &mut plan, &report) {
         return;
     }
-    for policy in &mut policies {
-        take(policy, &mut plan, &report, |network, _| network.packing.take());
-    }
+    let mut asked = false;
     for (mut actor, published) in &mut policies {
         let is_new = published.version != plan.versions.get(actor.duty.policy);
         if is_new && let ActorKind::Network(network) = &mut actor.kind {
             network.packing.ask(published.version, &published.weights);
+            asked = true;
         }
     }
+    // Small ones are packed by now.
+    if asked {
+        take_packed(&mut policies, &mut plan, &report);
+    }
+}
+
+/// Takes what is packed, of all policies or of none; whether nothing is waited for.
+fn take_packed<T: Task>(
+    policies: &mut Query<(&mut Actor<T>, &PolicyWeights<T>)>,
+    plan: &mut TickPlan<T>,
+    report: &TickReport<T>,
+) -> bool {
+    if policies.iter().any(|(actor, _)| matches!(&actor.kind, ActorKind::Network(own) if own.packing.is_busy())) {
+        return false;
+    }
+    for policy in policies {
+        take(policy, plan, report, |network, _| network.packing.take());
+    }
+    true
 }
 
 /// Takes over each policy's newest weights between two rollouts: they act in the next one's first frame.

@@ -21,6 +21,8 @@ pub trait Packer: Send + Sync {
 
 /// Longest wait for weights that are being packed.
 const DEADLINE: Duration = Duration::from_secs(60);
+/// Most numbers of a set that is packed in the tick, in some ten µs.
+const SMALL: usize = 1 << 14;
 
 /// A published set in packed form.
 pub(super) struct Ready {
@@ -100,12 +102,19 @@ impl Packing {
         self.packer.pack(weights)
     }
 
-    /// Has `version` packed, unless it was asked for already.
+    /// Has `version` packed, unless it was asked for already: a small set at once, which takes less time than the thread
+    /// needs to wake.
     pub(super) fn ask(&mut self, version: u64, weights: &Arc<Weights>) {
         if self.asked == version {
             return;
         }
         self.asked = version;
+        if weights.0.values().map(|tensor| tensor.data.len()).sum::<usize>() <= SMALL {
+            let packed = self.packer.pack(weights);
+            let ready = packed.map(|packed| Ready { version, weights: weights.clone(), packed });
+            self.shared.lock().ready = Some(ready);
+            return;
+        }
         if self.thread.is_none() {
             let (shared, packer) = (self.shared.clone(), self.packer.clone());
             let builder = thread::Builder::new().name("gleaner-packing".into());

@@ -73,17 +73,27 @@ impl<T: Task> Collector<T> {
         // First all are looked at, so that a wrong file changes none.
         let read = |worker: &mut Collector<T>, bytes: Vec<u8>| {
             let staged = Staged::read(worker, BlockReader::new(&mut &bytes[..], KIND)?, Fit::Whole)?;
-            Ok::<_, Error>((staged.ledger.counters.frames, bytes))
+            let rows = staged.rows.iter().flat_map(|rows| rows.rows.iter().map(|row| (row.id, row.step)));
+            let rows: Vec<_> = rows.collect();
+            Ok::<_, Error>((staged.ledger.counters.frames, rows, bytes))
         };
         let looked = fleet.on_each(parts, read)?.into_iter().collect::<Result<Vec<_>, Error>>()?;
         check_ledger(
             &ledger,
-            looked.iter().map(|(frames, _)| frames).sum(),
+            looked.iter().map(|(frames, ..)| u128::from(*frames)).sum(),
             assembly.as_ref().map_or(0, Assembly::held),
         )?;
-        let parts = looked.into_iter().map(|(_, bytes)| bytes).collect();
-        let loaded = fleet.on_each(parts, |worker, bytes| worker.load_from(&mut &bytes[..]))?;
-        loaded.into_iter().collect::<Result<(), _>>().inspect_err(|_| self.shutdown())?;
+        if number >> 48 != 0 {
+            return wrong(format!("rollout {number}: out of all reach"));
+        }
+        if let Some(assembly) = &assembly {
+            let rows = looked.iter().flat_map(|(_, rows, _)| rows.iter().copied());
+            assembly.check(rows.filter(|_| assembly.is_seated()))?;
+        }
+        let parts = looked.into_iter().map(|(.., bytes)| bytes).collect();
+        let loaded = fleet.on_each(parts, |worker, bytes| worker.load_from(&mut &bytes[..]));
+        let loaded = loaded.and_then(|all| all.into_iter().collect::<Result<(), _>>());
+        loaded.inspect_err(|_| self.shutdown())?;
         *self.drive.monitor.ledger() = ledger;
         with_rollout::<T, _>(&mut self.drive.world, |_, rollout| rollout.rollout = number);
         if let Some(assembly) = assembly {
@@ -108,10 +118,11 @@ impl<T: Task> Collector<T> {
 }
 
 /// What workers handed over was delivered, waits, or is discarded.
-fn check_ledger(front: &Ledger, handed: u64, held: usize) -> Result<(), Error> {
+fn check_ledger(front: &Ledger, handed: u128, held: usize) -> Result<(), Error> {
     let (counters, lost) = (&front.counters, &front.counters.discarded);
     let fates = [counters.frames, front.in_flight, lost.reset, lost.shutdown, lost.fault].map(u128::from);
-    if fates.iter().sum::<u128>() == u128::from(handed)
+    if front.is_within_reach()
+        && fates.iter().sum::<u128>() == handed
         && front.in_flight == held as u64
         && counters.stepped_frames == 0
     {

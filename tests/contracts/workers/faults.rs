@@ -106,6 +106,54 @@ fn a_worker_that_failed_is_restarted() {
 }
 
 #[test]
+fn the_first_worker_may_be_the_one_that_is_lost() {
+    for trajs in [None, Some(3)] {
+        for on_fault in [OnWorkerFault::Drop, OnWorkerFault::Restart { most: 2 }] {
+            let builder = Faulty::builder(6, panics(Call::Step, 1, 2, 1)).rows(8).workers(4).frames_per_batch(80);
+            let builder = builder.on_worker_fault(on_fault).total_frames(1_602);
+            let builder = if let Some(n) = trajs { builder.trajs_per_batch(n) } else { builder };
+            let mut collector = builder.build().unwrap();
+            for batch in collector.by_ref() {
+                let batch = batch.unwrap();
+                assert!(batch.frames() > 0);
+                if trajs.is_some() {
+                    let mut frames = 0;
+                    for episode in batch.trajectories() {
+                        let own = batch.trajectory_ids().iter().filter(|id| **id == episode.id).count();
+                        assert_eq!(own, episode.length as usize, "{episode:?}");
+                        frames += own;
+                    }
+                    assert_eq!(frames, batch.frames());
+                }
+            }
+            assert_eq!(collector.stats().stepped_frames, 1_602, "{on_fault:?}, {trajs:?}");
+            closed(&collector);
+        }
+    }
+}
+
+#[test]
+fn endless_episodes_do_not_hold_orders_up() {
+    for delivery in BOTH {
+        let builder = Faulty::builder(u32::MAX, None).rows(4).workers(2).frames_per_batch(40).delivery(delivery);
+        let replay = gleaner::prelude::Replay::new(1 << 20).unwrap();
+        let mode = gleaner::prelude::ReplayWriteMode::Trajectory;
+        let builder = builder.replay(&replay).replay_write_mode(mode);
+        let mut running = builder.build().unwrap().start().unwrap();
+        while running.stats().stepped_frames < 400 {
+            std::thread::yield_now();
+        }
+        drop(running.pause(Duration::from_secs(60)).unwrap());
+        let begin = Instant::now();
+        let mut collector = running.shutdown(Duration::from_secs(60)).unwrap();
+        collector.shutdown();
+        assert!(begin.elapsed() < Duration::from_secs(5), "{:?}", begin.elapsed());
+        assert_eq!(collector.stats().workers_alive, 0);
+        closed(&collector);
+    }
+}
+
+#[test]
 fn the_first_error_is_kept_when_restarts_are_used_up() {
     // Always row 3 in its first step: a restart does not help.
     let builder = Slow::builder(|row| if row == 3 { Duration::from_secs(3_600) } else { Duration::ZERO });

@@ -72,6 +72,19 @@ fn mc20_nothing_is_written_inside_a_pause() {
     }
 }
 
+/// One that has failed, and nobody has looked.
+fn failed(workers: usize, delivery: Delivery) -> gleaner::prelude::Running<Faulty> {
+    let fault = Fault { call: Call::Step, kind: Kind::Panic, row: 2, episode: 1, step: 3 };
+    let replay = Replay::new(4_000).unwrap();
+    let builder = Faulty::builder(6, Some(fault)).rows(4).frames_per_batch(40).replay(&replay);
+    let builder = if workers > 0 { builder.workers(workers).delivery(delivery) } else { builder };
+    let running = builder.build().unwrap().start().unwrap();
+    while running.is_running() {
+        thread::yield_now();
+    }
+    running
+}
+
 #[test]
 fn x2_what_stopped_it_reaches_who_waits_for_data() {
     for (workers, delivery) in KINDS {
@@ -87,6 +100,10 @@ fn x2_what_stopped_it_reaches_who_waits_for_data() {
         assert!(!running.is_running());
         // It is told once.
         running.check().unwrap();
+        let mut other = failed(workers, delivery);
+        // A pause does not make it forgotten.
+        assert!(other.pause(SOON).is_err());
+        drop(other);
         balance(&running.stats()).unwrap();
     }
 }
