@@ -22,6 +22,13 @@ impl Packer for Gated {
     }
 }
 
+/// A set that the thread packs.
+fn large() -> Arc<Weights> {
+    let mut weights = Weights::new();
+    weights.insert("x", [SMALL + 1], vec![0.0; SMALL + 1]);
+    Arc::new(weights)
+}
+
 fn gated() -> (mpsc::Sender<()>, Arc<Gated>, Packing) {
     let (open, gate) = mpsc::channel();
     let packer = Arc::new(Gated { gate: Mutex::new(gate), packed: AtomicU64::new(0), broken: AtomicBool::new(false) });
@@ -48,7 +55,7 @@ fn poll_until(packing: &mut Packing, version: u64, weights: &Arc<Weights>) -> Re
 #[test]
 fn a_tick_does_not_wait() {
     let (open, packer, mut packing) = gated();
-    let weights = Arc::new(Weights::new());
+    let weights = large();
     assert!(!packing.is_busy());
     for _ in 0..10 {
         assert!(packing.poll(1, &weights).unwrap().is_none(), "nobody let it pack");
@@ -68,9 +75,17 @@ fn a_tick_does_not_wait() {
 }
 
 #[test]
+fn a_small_set_is_packed_in_the_tick() {
+    let (open, _, mut packing) = gated();
+    open.send(()).unwrap();
+    assert_eq!(packing.poll(1, &Arc::new(Weights::new())).unwrap().unwrap().version, 1);
+    assert!(packing.thread.is_none());
+}
+
+#[test]
 fn between_rollouts_the_newest_is_waited_for() {
     let (open, packer, mut packing) = gated();
-    let weights = Arc::new(Weights::new());
+    let weights = large();
     open.send(()).unwrap();
     assert_eq!(packing.now(1, &weights).unwrap().version, 1);
     assert!(packing.thread.is_none(), "nothing was published within a rollout");
@@ -98,7 +113,7 @@ fn between_rollouts_the_newest_is_waited_for() {
 #[test]
 fn an_error_is_told_and_old_sets_are_freed() {
     let (open, packer, mut packing) = gated();
-    let weights = Arc::new(Weights::new());
+    let weights = large();
     packer.broken.store(true, SeqCst);
     open.send(()).unwrap();
     assert!(poll_until(&mut packing, 1, &weights).err().unwrap().to_string().contains("broken"));
