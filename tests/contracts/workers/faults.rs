@@ -269,9 +269,10 @@ fn d1_resets_reach_the_rows_they_name() {
         drop(collector.next());
         collector.reset(Rows::Some(&[1, 4])).unwrap();
         let before = collector.stats();
-        // A worker that delivers on its own may not have stepped yet.
-        let ended = before.completed_trajectories;
-        assert!(ended == 2 || delivery == Delivery::Async && ended < 2, "{ended}");
+        // Workers on their own go on meanwhile, so that other episodes end too, or have not begun yet.
+        if delivery == Delivery::Sync {
+            assert_eq!(before.completed_trajectories, 2);
+        }
         assert!(collector.reset(Rows::Some(&[6])).unwrap_err().to_string().contains("row is 6; legal: 0 to 5"));
         balance(&collector.stats()).unwrap();
         if delivery == Delivery::Sync {
