@@ -8,7 +8,7 @@ use crate::{
     batched,
     builder::{Extra, Setup},
     collector::Collector,
-    components::{ColumnSpec, Threads, TickPlan, Worker},
+    components::{ColumnSpec, Parallelism, Threads, TickPlan, Worker},
     config::CollectorConfig,
     drive::Drive,
     env::{PoolShare, Spawn, Stepper},
@@ -109,7 +109,7 @@ pub(crate) fn build_rows<T: Task>(parts: Build<T>, share: Share) -> Result<Colle
     tracing::info!(backend, rows = config.rows, horizon = config.horizon(), "collector built");
     let policies: Vec<_> = actors.iter().map(|(actor, weights)| Seat::of(actor, weights, config.rows)).collect();
     let limit = [config.max_frames_per_traj, stepper.time_limit()].into_iter().flatten().min().unwrap_or(u32::MAX);
-    let shared = shared(&config, &actors);
+    let (parallelism, shared) = parallelism(&config, &actors);
     let mut rollout = Rollout::new(columns, config.reward, monitor.clone(), TrajectoryPool::new(config.episode_events));
     rollout.worker = config.worker.unwrap_or(0);
     rollout.lends = setup.is_empty();
@@ -127,7 +127,7 @@ pub(crate) fn build_rows<T: Task>(parts: Build<T>, share: Share) -> Result<Colle
             actors,
             rollout,
             replay,
-            parallelism: config.parallelism(),
+            parallelism,
             infer: if config.async_batched.is_some() { CollectSystems::Respond } else { CollectSystems::Infer },
             overlap: config.overlap,
             adopter: share.worker.unwrap_or(0),
@@ -302,11 +302,18 @@ fn backend<T: Task>(actors: &[(Actor<T>, Option<WeightsHandle>)]) -> String {
     names.join(", ")
 }
 
-/// Whether any stage has rows enough to spread them over threads.
-fn shared<T: Task>(config: &CollectorConfig, actors: &[(Actor<T>, Option<WeightsHandle>)]) -> bool {
-    let parallelism = config.parallelism();
-    let infers = |actor: &Actor<T>| actor.divides() && parallelism.splits(actor.count(), parallelism.infer_rows);
-    parallelism.splits(config.rows, parallelism.step_rows) || actors.iter().any(|(actor, _)| infers(actor))
+/// How stages are spread over threads, and whether any is.
+fn parallelism<T: Task>(config: &CollectorConfig, actors: &[(Actor<T>, Option<WeightsHandle>)]) -> (Parallelism, bool) {
+    if config.threads == 1 {
+        return (Parallelism::SERIAL, false);
+    }
+    let (threads, infer_rows) = (config.threads, config.infer_rows_per_thread);
+    let infers = |actor: &Actor<T>| actor.divides() && actor.count() / 2 >= infer_rows;
+    let awake = actors.iter().any(|(actor, _)| infers(actor));
+    // Waking a thread takes as long as stepping thousands of rows.
+    let step_rows = config.step_rows_per_thread.unwrap_or(if awake { 2_048 } else { 16_384 });
+    let parallelism = Parallelism { threads, step_rows, infer_rows };
+    (parallelism, awake || parallelism.splits(config.rows, step_rows))
 }
 
 /// The threads of a collector; none if the calling thread does everything: entering a pool wakes one of its threads,

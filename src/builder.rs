@@ -185,7 +185,7 @@ impl<T: Task, S: Stepper<T> + 'static> CollectorBuilder<T, S> {
         /// See [`CollectorConfig::async_batched`].
         async_batched: AsyncBatched => Some(async_batched);
         /// See [`CollectorConfig::step_rows_per_thread`].
-        step_rows_per_thread: usize => step_rows_per_thread;
+        step_rows_per_thread: usize => Some(step_rows_per_thread);
         /// See [`CollectorConfig::infer_rows_per_thread`].
         infer_rows_per_thread: usize => infer_rows_per_thread;
     }

@@ -5,7 +5,6 @@ mod check;
 use std::{ops::Range, time::Duration};
 
 use crate::{
-    components::Parallelism,
     env::AsyncBatched,
     policy::Exploration,
     replay_writer::WholeEpisodes,
@@ -136,8 +135,9 @@ pub struct CollectorConfig {
     /// `overlap`, `reset_at_each_iter`, `set_truncated` and `record_states`. Default: no.
     pub async_batched: Option<AsyncBatched>,
     /// Fewest rows that a thread is given to step; below twice this many one thread steps all. Default: 16,384, worth
-    /// a thread for environments of a few ns; an environment of 10 µs is worth it from 4 rows on.
-    pub step_rows_per_thread: usize,
+    /// waking a thread for environments of a few ns, or 2,048 where threads are awake because a network's rows are spread
+    /// over them; an environment of 10 µs is worth it from 4 rows on.
+    pub step_rows_per_thread: Option<usize>,
     /// Fewest rows that a thread is given to infer. Default: 512, worth a thread for a network of 64 × 64.
     pub infer_rows_per_thread: usize,
 }
@@ -176,7 +176,7 @@ impl Default for CollectorConfig {
             record_states: false,
             episode_events: false,
             async_batched: None,
-            step_rows_per_thread: 16_384,
+            step_rows_per_thread: None,
             infer_rows_per_thread: 512,
         }
     }
@@ -246,16 +246,5 @@ impl CollectorConfig {
         let most = self.max_open_frames.unwrap_or(self.rows.saturating_mul(4_096));
         (self.replay_write_mode == Some(ReplayWriteMode::Trajectory))
             .then_some(WholeEpisodes { per_write: self.trajs_per_write, max_open: most })
-    }
-
-    pub(crate) fn parallelism(&self) -> Parallelism {
-        if self.threads == 1 {
-            return Parallelism::SERIAL;
-        }
-        Parallelism {
-            threads: self.threads,
-            step_rows: self.step_rows_per_thread,
-            infer_rows: self.infer_rows_per_thread,
-        }
     }
 }

@@ -27,13 +27,14 @@ impl CollectorConfig {
         require(positive(self.trajs_per_write), "trajs_per_write", show(self.trajs_per_write), "1 or more, or none");
         require((1..=1_024).contains(&self.threads), "threads", self.threads.to_string(), "1 to 1024");
         require((1..=1 << 16).contains(&self.max_arenas), "max_arenas", self.max_arenas.to_string(), "1 to 65536");
-        let rows = [
-            ("step_rows_per_thread", self.step_rows_per_thread),
-            ("infer_rows_per_thread", self.infer_rows_per_thread),
-        ];
-        for (field, value) in rows {
-            require(value > 0, field, value.to_string(), "1 or more");
-        }
+        require(
+            positive(self.step_rows_per_thread),
+            "step_rows_per_thread",
+            show(self.step_rows_per_thread),
+            "1 or more",
+        );
+        let infer = self.infer_rows_per_thread;
+        require(infer > 0, "infer_rows_per_thread", infer.to_string(), "1 or more");
         errors.extend(self.reward.problems());
         errors.extend(self.worker_problems());
         errors.extend(self.conflicts());

@@ -28,7 +28,7 @@ fn p1_all_violations_are_listed_at_build() {
         max_arenas: 0,
         set_truncated: true,
         trajs_per_batch: Some(0),
-        step_rows_per_thread: 0,
+        step_rows_per_thread: Some(0),
         infer_rows_per_thread: 0,
         reward: RewardTransform { scale: f32::NAN, clip: Some(-1.0) },
         ..CollectorConfig::default()
