@@ -1,13 +1,14 @@
 //! The best trajectories that were ever given.
 
-use std::{fmt, marker::PhantomData, sync::Arc};
+use std::{borrow::Cow, fmt, marker::PhantomData, sync::Arc};
 
 use super::{
     Capacity, Replay, ReplayConfig,
     buffer::{check_columns, check_ragged},
 };
 use crate::{
-    components::{ColumnSpec, Episodes, Frames, RaggedSpec, column},
+    components::{ColumnSpec, Episodes, Frames, RaggedSpec},
+    data::Dtype,
     error::Error,
     task::Task,
 };
@@ -30,6 +31,8 @@ use crate::{
 /// ```
 pub struct TopTrajectories<T: Task> {
     k: usize,
+    /// Name of the column whose sum ranks.
+    rank: Cow<'static, str>,
     /// Of the first block.
     specs: Arc<[ColumnSpec]>,
     ragged: Arc<[RaggedSpec]>,
@@ -56,12 +59,31 @@ impl<T: Task> TopTrajectories<T> {
         if k == 0 {
             return Err(Error::config("k", 0, "1 or more"));
         }
-        Ok(Self { k, specs: Arc::default(), ragged: Arc::default(), kept: Vec::new(), task: PhantomData })
+        let rank = "reward".into();
+        Ok(Self { k, rank, specs: Arc::default(), ragged: Arc::default(), kept: Vec::new(), task: PhantomData })
+    }
+
+    /// Ranks by the sums of this column, of one `f32` a frame, wherever returns are spoken of here. Default: "reward".
+    #[must_use]
+    pub fn ranked_by(mut self, column: impl Into<Cow<'static, str>>) -> Self {
+        self.rank = column.into();
+        self
+    }
+
+    /// The ranking column among those of the first block.
+    fn rank_column(&self) -> Result<usize, Error> {
+        let number = ColumnSpec::scalar("", Dtype::F32).fields;
+        let may = |spec: &&ColumnSpec| spec.fields == number;
+        if let Some(i) = self.specs.iter().position(|spec| spec.name == self.rank && may(&spec)) {
+            return Ok(i);
+        }
+        let legal: Vec<_> = self.specs.iter().filter(may).map(|spec| &*spec.name).collect();
+        Err(Error::config("ranked_by", &self.rank, format!("columns of one f32 a frame: {}", legal.join(", "))))
     }
 
     /// Takes the trajectories whose first and last frame are in the block, each in one run, if their returns are among the
     /// highest; of equal ones the earlier stays. The return is the sum of the recorded rewards; one that is NaN is never
-    /// kept. Returns how many were taken. Errors: other columns than those of the first block.
+    /// kept. Returns how many were taken. Errors: other columns than those of the first block; no such column to rank by.
     pub fn extend(&mut self, frames: &dyn Frames) -> Result<usize, Error> {
         if self.specs.is_empty() {
             self.specs = frames.columns().into();
@@ -70,7 +92,7 @@ impl<T: Task> TopTrajectories<T> {
         check_columns(&self.specs, frames.columns())?;
         check_ragged(self.ragged.iter(), frames.ragged())?;
         let episodes = Episodes::of(frames);
-        let rewards: &[f32] = &bytemuck::cast_slice(frames.bytes(column::REWARD))[..frames.slots()];
+        let ranks = frames.bytes(self.rank_column()?).as_chunks::<4>().0;
         let rows = frames.rows().unwrap_or(1);
         let mut taken = 0;
         for row in 0..rows {
@@ -86,7 +108,7 @@ impl<T: Task> TopTrajectories<T> {
                 let whole =
                     episodes.flags[first].valid() && episodes.steps[first].0 == 0 && episodes.ends[slot].ends_episode();
                 let slots = (first..=slot).step_by(rows);
-                let total = slots.clone().map(|slot| f64::from(rewards[slot])).sum();
+                let total = slots.clone().map(|slot| f64::from(f32::from_ne_bytes(ranks[slot]))).sum();
                 if whole && self.takes(total) {
                     self.insert(frames, slots, total);
                     taken += 1;

@@ -27,7 +27,7 @@ fn check(
         .map(|frame| staleness(frame.serial))
         .map(|staleness| match options.max_staleness {
             Some(most) if staleness > most => 0.0,
-            _ => 1.0 / (staleness as f64 + 1.0),
+            _ => (staleness as f64 + 1.0).powf(-options.power),
         })
         .collect();
     let mut sample = Sample::default();
@@ -56,11 +56,12 @@ proptest! {
         script in vec(0..=255_u8, 97),
         max_staleness in proptest::option::of(0..12_u64),
         versions in 0..3_usize,
+        power in prop_oneof![Just(1.0), 0.0..3.0],
         seed in any::<u64>(),
     ) {
         let mut player = Player::new(capacity, rows, script);
         player.version = [|serial| u64::from(serial / 10), |serial| u64::from(serial % 7), |_| 5][versions];
-        let options = Staleness { max_staleness, version: None, replacement: true };
+        let options = Staleness { power, max_staleness, version: None, replacement: true };
         let mut sampler = player.replay.sampler().sampling(options).seed(seed).build().expect("legal options");
         let (mut set, mut newest) = (None, 0);
         for (writes, version) in &rounds {
@@ -91,7 +92,7 @@ fn frequencies_of_many_draws() {
     player.version = |serial| u64::from(serial / 25);
     (0..7).for_each(|_| player.play(&Write::Ticks { source: 0, ticks: 8, ends: 0, gaps: false }));
     for max_staleness in [None, Some(4), Some(12)] {
-        let options = Staleness { max_staleness, version: Some(12), replacement: true };
+        let options = Staleness { max_staleness, version: Some(12), replacement: true, ..Staleness::default() };
         let mut sampler = player.replay.sampler().sampling(options).build().expect("legal options");
         check(&player, &mut sampler, options, 12, 200_000).unwrap();
     }
@@ -150,4 +151,13 @@ fn other_samplers_know_no_versions() {
     stale.set_version(7).expect("a sampler by staleness");
     empty.extend(&Block::new(&Source::new(1, 0).ticks(3, 0, &mut || 9), None).versions(|_| 5)).expect("room");
     assert_eq!(stale.sample().expect("frames").staleness(1), Some(2));
+}
+
+#[test]
+fn a_power_is_a_finite_number() {
+    for power in [-0.5, f64::NAN, f64::INFINITY] {
+        let sampling = Staleness { power, ..Staleness::default() };
+        let error = Replay::<Made>::new(8).unwrap().sampler().sampling(sampling).build().unwrap_err().to_string();
+        assert!(error.contains("power") && error.contains("0 or more"), "{error}");
+    }
 }

@@ -62,3 +62,27 @@ fn only_whole_ones_count() {
     let error = top.extend(&collector.next().unwrap().unwrap()).unwrap_err().to_string();
     assert!(error.contains("columns"), "{error}");
 }
+
+#[test]
+fn wr2_another_column_ranks() {
+    let builder = Collector::<CartPole>::builder().rows(4).frames_per_batch(400).trajs_per_batch(12);
+    let mut collector = builder.policy(Policy::network(NetworkSpec::default())).build().unwrap();
+    let batch = collector.next().unwrap().unwrap();
+    let mut top = TopTrajectories::<CartPole>::new(3).unwrap().ranked_by("log_prob");
+    top.extend(&batch).unwrap();
+    // Trajectories lie one behind the other.
+    let mut rest = batch.log_probs().unwrap();
+    let mut sums: Vec<f64> = Vec::new();
+    for one in batch.trajectories() {
+        let (own, behind) = rest.split_at(one.length as usize);
+        sums.push(own.iter().map(|value| f64::from(*value)).sum());
+        rest = behind;
+    }
+    sums.sort_by(|a, b| b.total_cmp(a));
+    assert_eq!(top.returns(), sums[..3]);
+    for column in ["observation", "nothing"] {
+        let error = TopTrajectories::<CartPole>::new(3).unwrap().ranked_by(column).extend(&batch).unwrap_err();
+        let error = error.to_string();
+        assert!(error.contains(column) && error.contains("reward") && error.contains("log_prob"), "{error}");
+    }
+}

@@ -8,15 +8,18 @@ use crate::{
     replay::{draws::Draws, view::View},
 };
 
-/// Frames with the chances `1 / (staleness + 1)` and weights of 1. A frame's staleness is the learner's version less that
+/// Frames with the chances `(staleness + 1)^-power` and weights of 1. A frame's staleness is the learner's version less that
 /// of the weights that acted, 0 if those are newer.
 ///
 /// A frame is in a sample once, if there are as many as picks: it is drawn among those that the sample has not got yet.
 ///
 /// A sample takes a time that grows with the runs of frames of one version that follow each other, not with the frames.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Serialize, Deserialize)]
+#[derive(Clone, Copy, Debug, PartialEq, Serialize, Deserialize)]
 #[serde(default, deny_unknown_fields)]
 pub struct Staleness {
+    /// How fast chances fall with staleness: with 0 they are equal, with 2 they fall with its square. 0 or more.
+    /// Default: 1.
+    pub power: f64,
     /// Staleness above which a frame is never drawn. Default: none.
     pub max_staleness: Option<u64>,
     /// The learner's version, until [`Sampler::set_version`](crate::replay::Sampler::set_version) sets another. Default:
@@ -26,8 +29,18 @@ pub struct Staleness {
     pub replacement: bool,
 }
 
+impl Default for Staleness {
+    fn default() -> Self {
+        Self { power: 1.0, max_staleness: None, version: None, replacement: false }
+    }
+}
+
 impl Staleness {
-    pub(super) fn check(&self, _: &mut Vec<Error>) {}
+    pub(super) fn check(&self, errors: &mut Vec<Error>) {
+        if !(0.0..f64::INFINITY).contains(&self.power) {
+            errors.push(Error::config("power", self.power, "a finite number of 0 or more"));
+        }
+    }
 
     pub(super) fn open(&self, _: u64) -> Result<Box<dyn Draw>, Error> {
         Ok(Box::new(Stale { options: *self, ..Stale::default() }))
@@ -78,7 +91,7 @@ impl Stale {
         if self.options.max_staleness.is_some_and(|most| staleness > most) {
             return 0.0;
         }
-        1.0 / (staleness as f64 + 1.0)
+        (staleness as f64 + 1.0).powf(-self.options.power)
     }
 
     /// Where run `i` ends.
