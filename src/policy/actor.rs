@@ -279,8 +279,10 @@ impl<T: Task> NetworkActor<T> {
             }
         }
         let normalizer = running.as_ref().map(RunningNorm::snapshot);
-        let mut site = policy.site.clone();
-        site.backend = if backend == "cpu" { Backend::Cpu } else { Backend::Gpu };
+        let mut site = policy.site.alone();
+        if policy.site.server.is_none() {
+            site.backend = if backend == "cpu" { Backend::Cpu } else { Backend::Gpu };
+        }
         let mut actor = Self {
             exploration,
             evaluator: Evaluator::new(plan.clone(), site, weights.clone(), normalizer.clone()),

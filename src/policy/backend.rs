@@ -8,6 +8,8 @@ use serde::{Deserialize, Serialize};
 use super::{
     cpu::CpuNetwork,
     plan::{Network, Plan},
+    served::ServedNetwork,
+    server::InferenceServer,
 };
 use crate::error::Error;
 #[cfg(feature = "gpu")]
@@ -49,11 +51,31 @@ pub(crate) struct Site {
     /// A device of the caller's; else the process's.
     #[cfg(feature = "gpu")]
     pub device: Option<Arc<Gpu>>,
+    /// What runs it there together with others, if anything does.
+    pub server: Option<InferenceServer>,
 }
 
 impl Site {
+    /// Whether both are the same place.
+    pub fn is(&self, other: &Self) -> bool {
+        #[cfg(feature = "gpu")]
+        if self.device.as_ref().map(Arc::as_ptr) != other.device.as_ref().map(Arc::as_ptr) {
+            return false;
+        }
+        self.backend == other.backend
+    }
+
+    /// The same without a server.
+    pub fn alone(&self) -> Self {
+        Self { server: None, ..self.clone() }
+    }
+
     /// Opens a network for `rows` rows on the backend that the rule chooses; returns what it runs on, in words.
     pub fn open(&self, plan: &Plan, rows: usize) -> Result<(Box<dyn Network>, String), Error> {
+        if let Some(server) = &self.server {
+            let network = ServedNetwork::new(server.clone(), self.alone(), plan.clone())?;
+            return Ok((Box::new(network), "an inference server".into()));
+        }
         #[cfg(feature = "gpu")]
         {
             // Looked for only where the answer matters: it costs the start of a driver.

@@ -92,7 +92,7 @@ impl<T: Task> Evaluator<T> {
         let plan = policy.spec.plan::<T>()?;
         let weights = policy.initial_weights(&plan)?;
         let norm = policy.running_norm(plan.inputs)?;
-        Ok(Self::new(plan, policy.site.clone(), Arc::new(weights), norm.map(|norm| norm.snapshot())))
+        Ok(Self::new(plan, policy.site.alone(), Arc::new(weights), norm.map(|norm| norm.snapshot())))
     }
 
     /// Replaces weights and normalisation and gives the old weights; takes effect with the next call.

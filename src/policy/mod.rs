@@ -33,6 +33,8 @@ pub mod random;
 mod remember;
 mod resolve;
 mod saved;
+mod served;
+mod server;
 pub mod states;
 
 pub(crate) use actor::{Actor, Duty};
@@ -57,3 +59,4 @@ pub use policy::{ActFunction, Policy};
 pub use random::random_actions;
 pub(crate) use remember::{remembered, state_column};
 pub(crate) use saved::{SavedActor, SavedNetwork, SavedStates};
+pub use server::{InferenceServer, ServerConfig, ServerStats};

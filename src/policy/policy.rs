@@ -8,6 +8,7 @@ use super::{
     network::NetworkSpec,
     normalize::RunningNorm,
     plan::Plan,
+    server::InferenceServer,
 };
 use crate::{
     components::{Masks, Weights},
@@ -109,7 +110,14 @@ impl<T: Task> Policy<T> {
     #[cfg(feature = "gpu")]
     #[must_use]
     pub fn device(self, device: Arc<crate::gpu::Gpu>) -> Self {
-        self.map(|network| network.site = Site { backend: Backend::Gpu, device: Some(device) })
+        self.map(|network| (network.site.backend, network.site.device) = (Backend::Gpu, Some(device)))
+    }
+
+    /// Has a network's batches run by a server, together with those of other collectors that act by the same weights. Not
+    /// for a network that remembers: a build error. No effect on other policies.
+    #[must_use]
+    pub fn served_by(self, server: &InferenceServer) -> Self {
+        self.map(|network| network.site.server = Some(server.clone()))
     }
 
     /// The seed of a network's initial weights. Default: 0.

@@ -29,6 +29,7 @@ mod reproducible;
 mod resets;
 mod resume;
 mod run_files;
+mod served;
 mod spoiled;
 #[path = "../support/mod.rs"]
 mod support;

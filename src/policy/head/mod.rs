@@ -88,6 +88,15 @@ pub enum Head {
 }
 
 impl Head {
+    /// Whether what it does depends on the frames that the policy acted for.
+    pub fn anneals(&self) -> bool {
+        match self {
+            Self::Q { .. } => true,
+            Self::Fields { heads } => heads.iter().any(|(_, head)| head.anneals()),
+            _ => false,
+        }
+    }
+
     /// Its name: that of its file and of its shader.
     pub fn name(&self) -> &'static str {
         match self {
