@@ -14,7 +14,7 @@ fn policy<T: Task>(server: Option<&InferenceServer>) -> Policy<T> {
 }
 
 /// What a collector of this seed yields while another set is published before every second batch.
-fn run<E: Env<Options = ()> + Default>(seed: u64, workers: usize, policy: Policy<E>) -> Vec<String> {
+fn run<E: Env + Default>(seed: u64, workers: usize, policy: Policy<E>) -> Vec<String> {
     let builder = Collector::<E>::builder().rows(6).frames_per_batch(120).total_frames(1_200).seed(seed);
     let builder = builder.record_distribution(true).workers(workers);
     let mut collector = builder.policy(policy).build().unwrap();
@@ -35,7 +35,7 @@ fn run<E: Env<Options = ()> + Default>(seed: u64, workers: usize, policy: Policy
     batches
 }
 
-fn same_as_alone<E: Env<Options = ()> + Default>(config: ServerConfig, workers: usize) -> InferenceServer {
+fn same_as_alone<E: Env + Default>(config: ServerConfig, workers: usize) -> InferenceServer {
     let server = InferenceServer::new(config).unwrap();
     let alone = [1, 2, 3].map(|seed| run::<E>(seed, 0, policy(None)));
     let served: Vec<_> = std::thread::scope(|scope| {

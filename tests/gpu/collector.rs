@@ -5,7 +5,7 @@ use std::sync::Arc;
 
 use gleaner::{
     gpu::{Gpu, GpuConfig},
-    policy::{Layer, plan::Activation},
+    policy::{InferenceServer, Layer, ServerConfig, plan::Activation},
     prelude::*,
 };
 
@@ -25,6 +25,7 @@ pub const TESTS: &[(&str, fn())] = &[
     ("collector::each_field_of_an_action_has_a_head", each_field_of_an_action_has_a_head),
     ("collector::the_backend_is_in_the_stats", the_backend_is_in_the_stats),
     ("collector::each_policy_has_a_device_of_its_own", each_policy_has_a_device_of_its_own),
+    ("collector::is09_several_collectors_share_a_device", is09_several_collectors_share_a_device),
     ("collector::an_adapter_that_is_not_there_is_named", an_adapter_that_is_not_there_is_named),
 ];
 
@@ -234,6 +235,39 @@ fn the_backend_is_in_the_stats() {
     let collector = Collector::<CartPole>::builder().policy(policy(Backend::Gpu)).build().expect("builds");
     let adapter = Gpu::shared().expect("an adapter").adapter().to_string();
     assert_eq!(collector.stats().backend, adapter);
+}
+
+/// What two collectors give whose batches a server runs is what they give by themselves.
+fn is09_several_collectors_share_a_device() {
+    let run = |seed, policy: Policy<CartPole>| {
+        let builder = Collector::<CartPole>::builder().rows(16).frames_per_batch(160).total_frames(800).seed(seed);
+        let mut collector = builder.policy(policy).build().unwrap();
+        let weights = collector.weights().unwrap();
+        let mut batches = Vec::new();
+        while let Some(batch) = collector.next() {
+            batches.push(batch.unwrap());
+            weights.publish(sharpen(&weights.latest().1, 1.5)).unwrap();
+        }
+        batches
+    };
+    let server = InferenceServer::new(ServerConfig::default()).unwrap();
+    let served = policy(Backend::Gpu).served_by(&server);
+    let both = std::thread::scope(|scope| {
+        let threads = [1, 2].map(|seed| {
+            scope.spawn({
+                let policy = served.clone();
+                move || run(seed, policy)
+            })
+        });
+        threads.map(|thread| thread.join().unwrap())
+    });
+    for (seed, batches) in [1, 2].into_iter().zip(&both) {
+        for (served, alone) in batches.iter().zip(&run(seed, policy(Backend::Gpu))) {
+            assert_equal(served, alone);
+            assert_eq!((served.log_probs(), served.values()), (alone.log_probs(), alone.values()));
+        }
+    }
+    assert_eq!((both[0].len(), server.stats().rows), (5, 1_600));
 }
 
 fn each_policy_has_a_device_of_its_own() {
