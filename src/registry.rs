@@ -4,12 +4,12 @@ use std::{collections::BTreeMap, fmt, path::Path};
 
 use crate::{
     collector::Collector,
-    config::{CollectorBuilder, CollectorConfig},
+    config::CollectorBuilder,
     env::{Acrobot, CartPole, Env, GridWorld, MountainCar, MountainCarContinuous, Pendulum, Stepper},
     erased::AnyCollector,
     error::Error,
-    replay::{Replay, ReplayConfig},
-    run::{PolicyConfig, RunFile},
+    replay::Replay,
+    run::{RunConfig, RunFile},
     task::Task,
 };
 
@@ -40,9 +40,7 @@ type Builder = Box<dyn Fn(&Request<'_>) -> Result<Box<dyn AnyCollector>, Error> 
 
 /// What a collector is made of beside its environment.
 struct Request<'a> {
-    config: &'a CollectorConfig,
-    policy: &'a PolicyConfig,
-    replay: Option<&'a ReplayConfig>,
+    run: &'a RunConfig,
     folder: &'a Path,
     max_memory: usize,
 }
@@ -92,11 +90,11 @@ impl Registry {
         builder: impl Fn() -> CollectorBuilder<T, S> + Send + Sync + 'static,
     ) -> &mut Self {
         let build = move |request: &Request<'_>| {
-            let policy = request.policy.policy::<T>(request.folder)?;
-            let mut config = request.config.clone();
+            let mut config = request.run.collector.clone();
             config.weight_sync = config.weight_sync.within(request.folder);
-            let builder = builder().config(config).policy(policy).max_memory(request.max_memory);
-            let builder = match request.replay {
+            let mut builder = builder().config(config).max_memory(request.max_memory);
+            builder.policies = request.run.acts(request.folder)?;
+            let builder = match &request.run.replay {
                 Some(config) => builder.replay(&Replay::with_config(config.clone())?),
                 None => builder,
             };
@@ -126,19 +124,13 @@ impl Registry {
 
     /// [`open`](Self::open) for a file that was read before, and maybe changed since.
     pub fn build(&self, file: &RunFile) -> Result<Box<dyn AnyCollector>, Error> {
-        let config = &file.config;
-        let request = Request {
-            config: &config.collector,
-            policy: &config.policy,
-            replay: config.replay.as_ref(),
-            folder: file.folder(),
-            max_memory: self.max_memory,
-        };
-        let built = match self.builders.get(&config.env) {
+        let run = &file.config;
+        let request = Request { run, folder: file.folder(), max_memory: self.max_memory };
+        let built = match self.builders.get(&run.env) {
             Some(build) => build(&request),
             None => {
                 let legal: Vec<_> = self.names().collect();
-                Err(Error::config("env", format!("{:?}", config.env), legal.join(", ")))
+                Err(Error::config("env", format!("{:?}", run.env), legal.join(", ")))
             }
         };
         built.map_err(|error| file.locate(error))

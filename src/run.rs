@@ -1,13 +1,18 @@
 //! A whole run as one RON file describes it.
 
-use std::path::{Path, PathBuf};
+use std::{
+    ops::Range,
+    path::{Path, PathBuf},
+};
 
 use serde::{Deserialize, Serialize};
 
+#[cfg(feature = "gpu")]
+use crate::gpu::{Gpu, GpuConfig};
 use crate::{
     config::CollectorConfig,
     error::Error,
-    policy::{Backend, NetworkSpec, Policy},
+    policy::{Backend, NetworkSpec, Policies, Policy},
     replay::ReplayConfig,
     ron_file,
     task::Task,
@@ -42,9 +47,37 @@ pub struct RunConfig {
     /// What acts. Default: at random.
     #[serde(default)]
     pub policy: PolicyConfig,
+    /// What acts for which rows, in place of one policy for all; each row has one. See
+    /// [`CollectorBuilder::policies`](crate::config::CollectorBuilder::policies). Default: none.
+    #[serde(default)]
+    pub policies: Vec<PolicyOfRows>,
     /// A replay buffer to write to; the collector then yields receipts. Default: none, batches.
     #[serde(default)]
     pub replay: Option<ReplayConfig>,
+}
+
+/// What acts for some rows of a run.
+///
+/// ```
+/// use gleaner::run::RunConfig;
+/// let run = RunConfig::from_ron_str(r#"(
+///     env: "cart_pole",
+///     collector: (rows: 8),
+///     policies: [
+///         (rows: (start: 0, end: 6), policy: Network(weights: "best.safetensors")),
+///         (rows: (start: 6, end: 8), policy: Random),
+///     ],
+/// )"#)?;
+/// assert_eq!(run.policies[1].rows, 6..8);
+/// # Ok::<(), gleaner::Error>(())
+/// ```
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct PolicyOfRows {
+    /// The rows, `(start: …, end: …)` without the end.
+    pub rows: Range<usize>,
+    /// What acts for them.
+    pub policy: PolicyConfig,
 }
 
 /// What acts in a run.
@@ -71,6 +104,11 @@ pub enum PolicyConfig {
         /// Where it runs. Default: [`Backend::Auto`].
         #[serde(default)]
         backend: Backend,
+        /// A device of its own with these options, such as `(half: true)` for weights in half the memory; not with the
+        /// backend `Cpu`. Default: none, the process's device.
+        #[cfg(feature = "gpu")]
+        #[serde(default)]
+        gpu: Option<GpuConfig>,
         /// Seed of new weights. Default: 0.
         #[serde(default)]
         seed: u64,
@@ -78,6 +116,23 @@ pub enum PolicyConfig {
 }
 
 impl RunConfig {
+    /// What acts, and for which rows if there are several. Errors: both `policy` and `policies`; those of
+    /// [`PolicyConfig::policy`].
+    pub(crate) fn acts<T: Task>(&self, folder: &Path) -> Result<Policies<T>, Error> {
+        if self.policies.is_empty() {
+            return self.policy.policy(folder).map(Policies::One);
+        }
+        if self.policy != PolicyConfig::Random {
+            return Err(Error::Conflict {
+                first: "policy",
+                second: "policies",
+                reason: "rows have one policy each; put it among the others, with its rows".into(),
+            });
+        }
+        let several = self.policies.iter().map(|own| Ok((own.rows.clone(), own.policy.policy(folder)?)));
+        several.collect::<Result<_, Error>>().map(Policies::Several)
+    }
+
     /// Reads RON text. Errors: [`Error::Ron`] with line and column, under the name `run`.
     pub fn from_ron_str(text: &str) -> Result<Self, Error> {
         ron_file::parse(Path::new("run"), text)
@@ -85,11 +140,11 @@ impl RunConfig {
 }
 
 impl PolicyConfig {
-    /// The policy, for a run file in `folder`. Errors: those of [`WeightsFile::load`] and of
-    /// [`NameMap::from_ron_file`]; [`Error::Conflict`] for names without weights.
+    /// The policy, for a run file in `folder`. Errors: those of [`WeightsFile::load`], of [`NameMap::from_ron_file`] and of
+    /// the device; [`Error::Conflict`] for names without weights, and for a device with the backend `Cpu`.
     pub fn policy<T: Task>(&self, folder: &Path) -> Result<Policy<T>, Error> {
-        let Self::Network { spec, weights, names, backend, seed } = self else { return Ok(Policy::random()) };
-        let policy = Policy::network(spec.clone()).backend(*backend).seed(*seed);
+        let Self::Network { spec, weights, names, backend, seed, .. } = self else { return Ok(Policy::random()) };
+        let policy = self.on_device(Policy::network(spec.clone()).backend(*backend).seed(*seed))?;
         let map = names.as_ref().map(|file| NameMap::from_ron_file(folder.join(file))).transpose()?;
         match weights {
             Some(file) => {
@@ -103,6 +158,24 @@ impl PolicyConfig {
             }),
             None => Ok(policy),
         }
+    }
+
+    #[cfg(feature = "gpu")]
+    fn on_device<T: Task>(&self, policy: Policy<T>) -> Result<Policy<T>, Error> {
+        match self {
+            Self::Network { gpu: Some(_), backend: Backend::Cpu, .. } => Err(Error::Conflict {
+                first: "policy.gpu",
+                second: "policy.backend",
+                reason: "the options are those of a device; leave them out, or the backend".into(),
+            }),
+            Self::Network { gpu: Some(gpu), .. } => Ok(policy.device(Gpu::open(gpu)?)),
+            _ => Ok(policy),
+        }
+    }
+
+    #[cfg(not(feature = "gpu"))]
+    fn on_device<T: Task>(&self, policy: Policy<T>) -> Result<Policy<T>, Error> {
+        Ok(policy)
     }
 }
 
@@ -148,12 +221,17 @@ impl RunFile {
                 format!("policy.spec.{}", field.split('[').next().unwrap_or_default()),
                 "policy.spec".into(),
                 "policy".into(),
+                "policies".into(),
             ],
-            Error::Io { path, .. } | Error::Ron { path, .. } if self.is_names(path) => vec!["policy.names".into()],
-            Error::Weights(_) | Error::Tensor { .. } | Error::Io { .. } => {
-                vec!["policy.weights".into(), "policy".into()]
+            Error::Io { path, .. } | Error::Ron { path, .. } if self.is_names(path) => {
+                vec!["policy.names".into(), "policies".into()]
             }
-            Error::Gpu(_) | Error::DeviceLost { .. } => vec!["policy.backend".into(), "policy".into()],
+            Error::Weights(_) | Error::Tensor { .. } | Error::Io { .. } => {
+                vec!["policy.weights".into(), "policy".into(), "policies".into()]
+            }
+            Error::Gpu(_) | Error::DeviceLost { .. } => {
+                vec!["policy.backend".into(), "policy.gpu".into(), "policy".into(), "policies".into()]
+            }
             _ => vec!["env".into()],
         };
         ron_file::located(&self.path, &self.text, &candidates, &error)
@@ -161,8 +239,11 @@ impl RunFile {
 
     /// Whether this is the file of the weights' names.
     fn is_names(&self, path: &Path) -> bool {
-        let PolicyConfig::Network { names: Some(names), .. } = &self.config.policy else { return false };
-        self.folder().join(names) == path
+        let RunConfig { policy, policies, .. } = &self.config;
+        policies.iter().map(|own| &own.policy).chain([policy]).any(|policy| {
+            let PolicyConfig::Network { names: Some(names), .. } = policy else { return false };
+            self.folder().join(names) == path
+        })
     }
 }
 

@@ -10,6 +10,8 @@ use std::{
     time::Duration,
 };
 
+use serde::{Deserialize, Serialize};
+
 use super::{
     adapter::{self, AdapterInfo, AdapterKind},
     fault::Fault,
@@ -18,7 +20,8 @@ use super::{
 use crate::error::{Error, panic_message};
 
 /// How a device is opened and how long it is waited for.
-#[derive(Clone, Debug)]
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(default, deny_unknown_fields)]
 pub struct GpuConfig {
     /// The longest wait for one submit; default 30 s, which a software adapter needs for millions of rows.
     pub deadline: Duration,
@@ -43,7 +46,7 @@ impl Default for GpuConfig {
 }
 
 /// Where a small network, all of whose layers run in one dispatch, keeps its weights while it runs.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub enum WeightMemory {
     /// Workgroup memory on hardware, uniform memory on software adapters.
     #[default]

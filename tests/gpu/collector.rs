@@ -25,6 +25,7 @@ pub const TESTS: &[(&str, fn())] = &[
     ("collector::each_field_of_an_action_has_a_head", each_field_of_an_action_has_a_head),
     ("collector::the_backend_is_in_the_stats", the_backend_is_in_the_stats),
     ("collector::each_policy_has_a_device_of_its_own", each_policy_has_a_device_of_its_own),
+    ("collector::run_files_choose_how_a_device_is_opened", run_files_choose_how_a_device_is_opened),
     ("collector::is09_several_collectors_share_a_device", is09_several_collectors_share_a_device),
     ("collector::an_adapter_that_is_not_there_is_named", an_adapter_that_is_not_there_is_named),
 ];
@@ -235,6 +236,25 @@ fn the_backend_is_in_the_stats() {
     let collector = Collector::<CartPole>::builder().policy(policy(Backend::Gpu)).build().expect("builds");
     let adapter = Gpu::shared().expect("an adapter").adapter().to_string();
     assert_eq!(collector.stats().backend, adapter);
+}
+
+/// Weights as halves, by a line of a run file.
+fn run_files_choose_how_a_device_is_opened() {
+    let path = std::env::temp_dir().join(format!("gleaner-half-{}.ron", std::process::id()));
+    let text = "(env: \"cart_pole\", collector: (rows: 16, frames_per_batch: 320), policy: Network(
+        spec: (actor: [Linear(64), Tanh], critic: [Linear(64), Tanh]), gpu: (half: true),
+    ))";
+    std::fs::write(&path, text).unwrap();
+    let batch = Registry::builtin().open(&path).unwrap().next().unwrap().unwrap().downcast::<CartPole>().unwrap();
+    std::fs::remove_file(path).unwrap();
+    let run = |half| {
+        let device = Gpu::open(&GpuConfig { half, ..GpuConfig::default() }).unwrap();
+        let policy = Policy::network(NetworkSpec::mlp(&[64], Activation::Tanh)).device(device);
+        let builder = Collector::<CartPole>::builder().rows(16).frames_per_batch(320).policy(policy);
+        builder.build().unwrap().next().unwrap().unwrap()
+    };
+    assert_eq!((batch.actions(), batch.values()), (run(true).actions(), run(true).values()));
+    assert_ne!(batch.values(), run(false).values());
 }
 
 /// What two collectors give whose batches a server runs is what they give by themselves.

@@ -45,6 +45,26 @@ fn an_erased_batch_is_the_typed_one() {
 }
 
 #[test]
+fn several_policies_act_for_their_rows() {
+    let folder = Folder::new();
+    let text = "(env: \"cart_pole\", collector: (rows: 5, frames_per_batch: 100, seed: 3), policies: [
+        (rows: (start: 3, end: 5), policy: Random),
+        (rows: (start: 0, end: 3), policy: Network(spec: (actor: [Linear(8), Tanh]), seed: 2, backend: Cpu)),
+    ])";
+    let mut any = Registry::builtin().open(folder.write("run.ron", text)).unwrap();
+    let spec = NetworkSpec::from_ron_str("(actor: [Linear(8), Tanh])").unwrap();
+    let network = Policy::network(spec).seed(2).backend(Backend::Cpu);
+    let builder = Collector::<CartPole>::builder().rows(5).frames_per_batch(100).seed(3);
+    let mut typed = builder.policies([(3..5, Policy::random()), (0..3, network)]).build().unwrap();
+    for _ in 0..3 {
+        let (batch, want) = (any.next().unwrap().unwrap(), typed.next().unwrap().unwrap());
+        let batch = batch.downcast::<CartPole>().unwrap();
+        assert_eq!((batch.actions(), batch.log_probs()), (want.actions(), want.log_probs()));
+        assert_eq!(batch.policies().unwrap()[..5], [1, 1, 1, 0, 0]);
+    }
+}
+
+#[test]
 fn columns_are_described_and_wrong_ones_refused() {
     let mut collector = Registry::builtin().open(asset("grid_world.ron")).unwrap();
     let batch = collector.next().unwrap().unwrap();

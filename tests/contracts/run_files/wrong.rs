@@ -115,6 +115,33 @@ fn names_that_do_not_fit() {
 }
 
 #[test]
+fn policies_that_do_not_fit() {
+    let policies = |rest: &str| format!("(env: \"cart_pole\",\n collector: (rows: 4),\n{rest})");
+    for (text, parts) in [
+        ("policies: [\n(rows: (start: 0, end: 3), policy: Random)]", &["3:1: ", "row 3"][..]),
+        (
+            "policies: [(rows: (start: 0, end: 4), policy: Random)],\n policy: Network()",
+            &["4:2: ", "policy", "policies"],
+        ),
+        (
+            "policies: [(rows: (start: 0, end: 4), policy: Network(weights: \"no.safetensors\"))]",
+            &["3:1: ", "no.safetensors"],
+        ),
+        ("policies: [(rows: (start: 0, end: 4), policy: Netwrk())]", &["3:", "Netwrk", "`Network`"]),
+    ] {
+        let message = refused(policies(text));
+        assert!(message.starts_with(parts[0]) && parts.iter().all(|part| message.contains(part)), "{message}");
+    }
+    #[cfg(feature = "gpu")]
+    {
+        let message = refused(policies("policy: Network(\n backend: Cpu,\n gpu: (half: true))"));
+        assert!(message.starts_with("5:2: ") && message.contains("policy.backend"), "{message}");
+        let message = refused(policies("policy: Network(\n gpu: (halff: true))"));
+        assert!(message.starts_with("4:8: ") && message.contains("`half`"), "{message}");
+    }
+}
+
+#[test]
 fn absurd_sizes_are_refused_before_anything_is_allocated() {
     let network = "policy: Network(spec: (actor: [Linear(16000), Tanh, Linear(16000), Tanh], critic: None))";
     for (options, parts) in [
