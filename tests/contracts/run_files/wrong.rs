@@ -118,7 +118,7 @@ fn names_that_do_not_fit() {
 fn policies_that_do_not_fit() {
     let policies = |rest: &str| format!("(env: \"cart_pole\",\n collector: (rows: 4),\n{rest})");
     for (text, parts) in [
-        ("policies: [\n(rows: (start: 0, end: 3), policy: Random)]", &["3:1: ", "row 3"][..]),
+        ("policies: [\n(rows: (start: 0, end: 3), policy: Random)]", &["3:1: ", "rows 3..4"][..]),
         (
             "policies: [(rows: (start: 0, end: 4), policy: Random)],\n policy: Network()",
             &["4:2: ", "policy", "policies"],
