@@ -12,6 +12,7 @@ use crate::{
     config::CollectorConfig,
     drive::Drive,
     env::{PoolShare, Spawn, Stepper},
+    episode_versions,
     error::Error,
     fleet,
     hooks::Hooks,
@@ -105,6 +106,9 @@ pub(crate) fn build_rows<T: Task>(parts: Build<T>, share: Share) -> Result<Colle
         let (total_frames, random_frames) = (config.total_frames, config.init_random_frames);
         stepper = stepper.pooled(PoolShare { options, total_frames, random_frames, monitor: monitor.clone() })?;
         batched::install::<T>(&mut schedule);
+    }
+    if config.one_version_per_trajectory {
+        episode_versions::install::<T>(&mut schedule);
     }
     tracing::info!(backend, rows = config.rows, horizon = config.horizon(), "collector built");
     let policies: Vec<_> = actors.iter().map(|(actor, weights)| Seat::of(actor, weights, config.rows)).collect();
@@ -277,6 +281,7 @@ fn open<T: Task>(
                 exploration: config.exploration,
                 threads: config.threads,
                 record_params: config.record_distribution,
+                one_version: config.one_version_per_trajectory,
             },
         )?;
         if let Some(weights) = &share.weights {

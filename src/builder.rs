@@ -10,6 +10,7 @@ use crate::{
     config::{CollectorConfig, Delivery, MAX_ROLLOUT_BYTES, OnWorkerFault, ReplayWriteMode, TrajFormat},
     data::Data,
     env::{AsyncBatched, BatchEnv, BatchStepper, Env, RowContext, RowStepper, Stepper},
+    episode_versions,
     error::{BoxError, Error},
     feed::Feed,
     hooks::Hooks,
@@ -170,6 +171,10 @@ impl<T: Task, S: Stepper<T> + 'static> CollectorBuilder<T, S> {
         worker_deadline: Duration => Some(worker_deadline);
         /// See [`CollectorConfig::on_worker_fault`].
         on_worker_fault: OnWorkerFault => Some(on_worker_fault);
+        /// See [`CollectorConfig::max_staleness`].
+        max_staleness: u64 => Some(max_staleness);
+        /// See [`CollectorConfig::one_version_per_trajectory`].
+        one_version_per_trajectory: bool => one_version_per_trajectory;
         /// See [`CollectorConfig::weight_sync`].
         weight_sync: WeightSync => weight_sync;
         /// See [`CollectorConfig::max_arenas`].
@@ -259,6 +264,7 @@ impl<T: Task, S: Stepper<T> + 'static> CollectorBuilder<T, S> {
         config.check(replay.is_some())?;
         Error::all(policies.problems(config.rows))?;
         Error::all(batched::policy_conflicts(config.async_batched.as_ref(), &policies))?;
+        Error::all(episode_versions::conflicts(&config, &policies))?;
         let feed = Feed::open(&config.weight_sync, source, &policies.networks())?;
         let stepper = Box::new(stepper);
         let built = build(Build { config, policies, stepper, hooks, extras, setup, replay, max_memory })?;

@@ -7,6 +7,7 @@ mod build;
 mod child;
 mod faults;
 mod member;
+mod pace;
 
 use std::{
     ops::Range,
@@ -22,6 +23,7 @@ pub(crate) use child::{Budget, Child};
 
 use build::Parts;
 use member::Member;
+use pace::Pace;
 
 use crate::{
     collector::Collector,
@@ -91,6 +93,8 @@ pub(crate) struct Fleet<T: Task> {
     first: Option<Error>,
     restarts: u32,
     producing: bool,
+    /// How far those that deliver on their own run ahead, if there is a bound.
+    pace: Option<Pace<Batch<T>>>,
     /// Number of the rollout in progress.
     round: u64,
 }
@@ -187,10 +191,17 @@ impl<T: Task> Fleet<T> {
     /// The next batch that any worker sends. Waits until there is one, unless it is to look only for a moment.
     pub(crate) fn receive(&mut self, front: &Monitor, only_look: bool) -> Result<Received<T>, Error> {
         self.set_producing(true);
-        while self.sending().next().is_some() {
+        loop {
+            self.order_batches();
+            if let Some((worker, batch)) = self.pace.as_mut().and_then(Pace::next) {
+                return Ok(Received::Batch(self.members[worker].monitor.clone(), batch));
+            }
+            if self.sending().next().is_none() {
+                return Ok(Received::Through);
+            }
             let begin = Instant::now();
             let delivery = self.crew.receive(LOOK);
-            self.members.iter_mut().for_each(|member| member.waited += begin.elapsed());
+            self.count_waiting(begin.elapsed());
             if let Some(delivery) = &delivery
                 && self.members[delivery.worker].life == delivery.life
             {
@@ -212,12 +223,38 @@ impl<T: Task> Fleet<T> {
             };
             let member = &mut self.members[delivery.worker];
             match delivery.item {
-                Some(Ok(batch)) => return Ok(Received::Batch(member.monitor.clone(), batch)),
+                Some(Ok(batch)) => match &mut self.pace {
+                    Some(pace) => pace.came(delivery.worker, batch),
+                    None => return Ok(Received::Batch(member.monitor.clone(), batch)),
+                },
                 Some(Err(error)) => self.lose(front, delivery.worker, error)?,
-                None => member.through = true,
+                None => {
+                    member.through = true;
+                    if let Some(pace) = &mut self.pace {
+                        pace.end(delivery.worker);
+                    }
+                }
             }
         }
-        Ok(Received::Through)
+    }
+
+    /// Has workers begin batches, as far as they may run ahead.
+    fn order_batches(&mut self) {
+        let sending: Vec<_> = self.sending().collect();
+        while let Some(worker) = self.pace.as_mut().and_then(|pace| pace.order(sending.iter().copied())) {
+            if let Some(orders) = &self.members[worker].orders {
+                orders.fetch_add(1, Relaxed);
+            }
+            self.crew.produce(worker, true);
+        }
+    }
+
+    /// Notes that those who make something were waited for.
+    fn count_waiting(&mut self, time: Duration) {
+        for (worker, member) in self.members.iter_mut().enumerate() {
+            let makes = self.pace.as_ref().is_none_or(|pace| pace.waits_for(worker));
+            member.waited = if makes { member.waited + time } else { Duration::ZERO };
+        }
     }
 
     /// Has all workers do something between two of their rollouts; the answers in their order.

@@ -51,6 +51,7 @@ impl CollectorConfig {
             ("preemptive_threshold", self.preemptive_threshold.is_some()),
             ("worker_deadline", self.worker_deadline.is_some()),
             ("on_worker_fault", self.on_worker_fault.is_some()),
+            ("max_staleness", self.max_staleness.is_some()),
         ];
         let mut conflict = |first, second, reason: &str| {
             errors.push(Error::Conflict { first, second, reason: reason.into() });
@@ -76,6 +77,17 @@ impl CollectorConfig {
         if self.is_async() && self.preemptive_threshold.is_some() {
             let reason = "no worker waits for another in asynchronous delivery; leave this out";
             conflict("preemptive_threshold", "delivery", reason);
+        }
+        if self.is_sync() && self.max_staleness.is_some() {
+            let reason = "workers in step begin a batch when it is asked for, under the newest weights; leave this out";
+            conflict("max_staleness", "delivery", reason);
+        }
+        let whole = [
+            ("trajs_per_batch", self.trajs_per_batch.is_some()),
+            ("replay_write_mode", self.whole_episodes().is_some()),
+        ];
+        for (second, _) in whole.into_iter().filter(|(_, set)| *set && self.max_staleness.is_some()) {
+            conflict("max_staleness", second, "whole trajectories are as old as they are long; leave one of them out");
         }
         let most = self.rows.min(MAX_WORKERS);
         if self.workers > most {

@@ -10,7 +10,7 @@ use std::{
 
 use bevy_ecs::prelude::*;
 
-use super::{Budget, Child, Common, Filling, Fleet, Member};
+use super::{Budget, Child, Common, Filling, Fleet, Member, Pace};
 use crate::{
     build::{self, Build, Share, build_rows},
     builder::{Extra, Setup},
@@ -113,7 +113,8 @@ impl<T: Task> Parts<T> {
         if let Some(before) = before {
             collector.follow(&before);
         }
-        Ok(Child { collector, worker, life, held: Arc::default() })
+        let orders = self.config.max_staleness.map(|_| Arc::default());
+        Ok(Child { collector, worker, life, held: Arc::default(), orders })
     }
 
     /// What a worker's collector is built of.
@@ -131,6 +132,7 @@ impl<T: Task> Parts<T> {
             preemptive_threshold: None,
             worker_deadline: None,
             on_worker_fault: None,
+            max_staleness: None,
             worker: Some(worker as u16),
             total_frames: None,
             ..self.config.clone()
@@ -239,6 +241,7 @@ impl<T: Task> Parts<T> {
             first: None,
             restarts: 0,
             producing: false,
+            pace: config.max_staleness.map(|most| Pace::new(most, workers)),
             round: 0,
         })
     }

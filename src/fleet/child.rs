@@ -48,6 +48,8 @@ pub(crate) struct Child<T: Task> {
     pub life: u32,
     /// Whether the caller's batches hold it back.
     pub held: Arc<AtomicBool>,
+    /// Batches that it is to make; none if it makes as many as there is room for.
+    pub orders: Option<Arc<AtomicU64>>,
 }
 
 impl<T: Task> Child<T> {
@@ -129,6 +131,9 @@ impl<T: Task> Job for Child<T> {
     type Item = Batch<T>;
 
     fn produce(&mut self) -> Made<Batch<T>> {
+        if self.orders.as_ref().is_some_and(|orders| orders.load(Relaxed) == 0) {
+            return Made::Rest;
+        }
         self.collector.stepwise = true;
         let produced = self.collector.produce();
         self.collector.stepwise = false;
@@ -136,11 +141,17 @@ impl<T: Task> Job for Child<T> {
         match produced {
             Ok(Some(batch)) => {
                 self.collector.drive.monitor.ledger().send(batch.frames() as u64);
+                if let Some(orders) = &self.orders {
+                    orders.fetch_sub(1, Relaxed);
+                }
                 Made::Item(batch)
             }
             Ok(None) if std::mem::take(&mut self.collector.not_yet) => Made::More,
             Ok(None) => {
                 self.collector.finish();
+                if let Some(orders) = &self.orders {
+                    orders.store(0, Relaxed);
+                }
                 Made::End
             }
             Err(Error::ArenasHeld { .. }) => Made::Nothing,

@@ -66,6 +66,9 @@ impl<T: Task> Fleet<T> {
     fn give_up(&mut self, worker: usize, failed: bool) {
         self.common.lock().lives[worker] = None;
         self.crew.dismiss(worker);
+        if let Some(pace) = &mut self.pace {
+            pace.lose(worker);
+        }
         let member = &mut self.members[worker];
         member.status = if failed { WorkerStatus::Dead } else { WorkerStatus::Abandoned };
         let mut ledger = member.monitor.ledger();

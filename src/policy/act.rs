@@ -16,8 +16,8 @@ use crate::{
 };
 
 impl<T: Task> NetworkActor<T> {
-    /// Acts for `rows`; the policy acted for `frames` frames before this tick.
-    pub(super) fn act(&mut self, rows: Rows<'_, T>, frames: u64, pieces: usize, report: &TickReport<T>) {
+    /// Acts for `rows` by the newest weights; the policy acted for `frames` frames before this tick.
+    pub(super) fn act_by_newest(&mut self, rows: Rows<'_, T>, frames: u64, pieces: usize, report: &TickReport<T>) {
         let width = self.plan.head.params();
         let n = rows.slots.len();
         if self.params.len() < n * width {

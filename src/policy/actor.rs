@@ -12,6 +12,7 @@ use super::{
     backend::Backend,
     cpu::CpuNetwork,
     evaluate::Evaluator,
+    former::Former,
     normalize::{Normalizer, RunningNorm},
     packing::{PackedWeights, Packing},
     plan::{Exploration, Network, Plan, States},
@@ -57,6 +58,8 @@ pub(crate) struct Duty {
     pub threads: usize,
     /// Whether distributions are recorded.
     pub record_params: bool,
+    /// Whether an episode acts by one set of weights to its end.
+    pub one_version: bool,
 }
 
 impl Duty {
@@ -81,6 +84,8 @@ pub(super) struct NetworkActor<T: Task> {
     pub packing: Packing,
     /// The weights that all networks act by.
     pub packed: PackedWeights,
+    /// What running episodes act by, if each acts by one set to its end.
+    pub former: Option<Box<Former<T>>>,
     pub exploration: Exploration,
     pub normalizer: Option<Normalizer>,
     /// The statistics that the next adoption takes its normaliser from.
@@ -264,7 +269,7 @@ impl<T: Task> Actor<T> {
 
 impl<T: Task> NetworkActor<T> {
     fn open(policy: &NetworkPolicy, duty: &Duty) -> Result<(Self, Arc<Weights>), Error> {
-        let Duty { slots, exploration, threads, record_params, .. } = *duty;
+        let Duty { slots, exploration, threads, record_params, one_version, .. } = *duty;
         let (rows, plan) = (duty.count(), policy.spec.plan::<T>()?);
         plan.head.check(exploration)?;
         let weights = Arc::new(policy.initial_weights(&plan)?);
@@ -294,6 +299,7 @@ impl<T: Task> NetworkActor<T> {
             networks: networks.into_iter().map(|network| Mutex::new(Lane { network, inputs: Vec::new() })).collect(),
             packing: Packing::new(packer),
             packed: packed.clone(),
+            former: one_version.then(|| Box::new(Former::new(slots))),
             plan,
             normalizer,
             running,

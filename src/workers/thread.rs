@@ -30,6 +30,8 @@ pub(crate) enum Made<I> {
     More,
     /// Nothing now: it is tried again in a moment.
     Nothing,
+    /// Nothing until it is told to go on.
+    Rest,
     /// There will be no more until it is told to go on.
     End,
     /// There will be no more, whatever it is told: it stands in the middle of something.
@@ -135,6 +137,10 @@ impl<J: Job> Post<J> {
                 Some(Err(error))
             }
             Made::More => return Ok(Next::GoOn),
+            Made::Rest => {
+                *producing = Producing::No;
+                return Ok(Next::GoOn);
+            }
             Made::Nothing => {
                 *pause = MOMENT;
                 return Ok(Next::GoOn);
