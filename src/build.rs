@@ -271,6 +271,7 @@ fn open<T: Task>(
     share: &Share,
 ) -> Result<Vec<(Actor<T>, Option<WeightsHandle>)>, Error> {
     let open = |(number, (rows, policy)): (usize, (Range<u32>, Policy<T>))| {
+        let name = policy.name.clone();
         let (actor, initial) = Actor::open(
             policy,
             Duty {
@@ -288,7 +289,7 @@ fn open<T: Task>(
             return Ok((actor, weights[number].clone()));
         }
         let weights = match (actor.plan(), initial) {
-            (Some(plan), Some(initial)) => Some(WeightsHandle::new(plan.tensors(), (*initial).clone())?),
+            (Some(plan), Some(initial)) => Some(WeightsHandle::named(name, plan.tensors(), (*initial).clone())?),
             _ => None,
         };
         Ok((actor, weights))

@@ -177,6 +177,8 @@ impl<T: Task, S: Stepper<T> + 'static> CollectorBuilder<T, S> {
         one_version_per_trajectory: bool => one_version_per_trajectory;
         /// See [`CollectorConfig::weight_sync`].
         weight_sync: WeightSync => weight_sync;
+        /// See [`CollectorConfig::weight_sync_interval`].
+        weight_sync_interval: u64 => Some(weight_sync_interval);
         /// See [`CollectorConfig::max_arenas`].
         max_arenas: usize => max_arenas;
         /// See [`CollectorConfig::reward`].
@@ -266,6 +268,7 @@ impl<T: Task, S: Stepper<T> + 'static> CollectorBuilder<T, S> {
         Error::all(batched::policy_conflicts(config.async_batched.as_ref(), &policies))?;
         Error::all(episode_versions::conflicts(&config, &policies))?;
         let feed = Feed::open(&config.weight_sync, source, &policies.networks())?;
+        feed.check_interval(config.weight_sync_interval)?;
         let stepper = Box::new(stepper);
         let built = build(Build { config, policies, stepper, hooks, extras, setup, replay, max_memory })?;
         Ok(built.fed_by(feed))

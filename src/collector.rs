@@ -21,7 +21,7 @@ use crate::{
     rollout::{Assembly, Batch},
     stats::{Monitor, Stats},
     task::Task,
-    weights::WeightsHandle,
+    weights::{Models, WeightsHandle},
 };
 
 pub(crate) use crate::build::{Build, build};
@@ -100,6 +100,8 @@ pub struct Collector<T: Task> {
     pub(crate) joined_in_front: bool,
     /// What brings new weights.
     pub(crate) feed: Feed,
+    /// By worker, if each has weights of its own.
+    pub(crate) worker_models: Vec<Models>,
 }
 
 impl<T: Task> Collector<T> {
@@ -134,6 +136,7 @@ impl<T: Task> Collector<T> {
             stop: Arc::default(),
             joined_in_front: false,
             feed: Feed::default(),
+            worker_models: Vec::new(),
         }
     }
 

@@ -133,6 +133,10 @@ pub struct CollectorConfig {
     pub one_version_per_trajectory: bool,
     /// Where new weights come from. Other than [`WeightSync::Shared`] only with a network. Default: whoever publishes them.
     pub weight_sync: WeightSync,
+    /// Batches, or writes to a replay buffer, from one look for new weights to the next. Only with a
+    /// [`WeightSync::File`], of which `every` holds as well, or a
+    /// [`weights_source`](CollectorBuilder::weights_source). Default: 1, before each.
+    pub weight_sync_interval: Option<u64>,
     /// Batches that may be alive at once. Default: 8.
     pub max_arenas: usize,
     /// How recorded rewards are made from the environment's. Default: as they are.
@@ -187,6 +191,7 @@ impl Default for CollectorConfig {
             max_staleness: None,
             one_version_per_trajectory: false,
             weight_sync: WeightSync::Shared,
+            weight_sync_interval: None,
             max_arenas: 8,
             reward: RewardTransform::default(),
             record_distribution: false,

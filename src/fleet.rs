@@ -21,7 +21,7 @@ use std::{
 pub(crate) use build::build;
 pub(crate) use child::{Budget, Child};
 
-use build::Parts;
+use build::{Handles, Parts};
 use member::Member;
 use pace::Pace;
 
@@ -33,7 +33,6 @@ use crate::{
     rollout::{Batch, Block, Merge, Rollout},
     stats::Monitor,
     task::Task,
-    weights::WeightsHandle,
     workers::{Crew, Reply, Stopped, until},
 };
 
@@ -85,7 +84,8 @@ pub(crate) struct Fleet<T: Task> {
     parts: Parts<T>,
     crew: Crew<Child<T>>,
     members: Vec<Member>,
-    weights: Vec<Option<WeightsHandle>>,
+    /// By worker.
+    weights: Vec<Handles>,
     common: Arc<Common<T>>,
     deadline: Duration,
     on_fault: OnWorkerFault,

@@ -5,6 +5,7 @@ use crate::{
     error::Error,
     replay_writer::mode_conflicts,
     schedule::{Executor, Overlap},
+    weights::WeightSync,
 };
 
 impl CollectorConfig {
@@ -22,6 +23,7 @@ impl CollectorConfig {
         require(positive(self.frames_per_batch), "frames_per_batch", show(self.frames_per_batch), "1 or more");
         require(self.horizon() < 1 << 31, "frames_per_batch", show(self.frames_per_batch), "fewer than 2^31 ticks");
         require(self.total_frames != Some(0), "total_frames", "0".into(), "1 or more, or none for endless");
+        require(self.weight_sync_interval != Some(0), "weight_sync_interval", "0".into(), "1 or more, or none");
         require(self.max_frames_per_traj != Some(0), "max_frames_per_traj", "0".into(), "1 or more, or none");
         require(positive(self.trajs_per_batch), "trajs_per_batch", show(self.trajs_per_batch), "1 or more, or none");
         require(positive(self.trajs_per_write), "trajs_per_write", show(self.trajs_per_write), "1 or more, or none");
@@ -57,7 +59,8 @@ impl CollectorConfig {
             errors.push(Error::Conflict { first, second, reason: reason.into() });
         };
         if self.workers == 0 {
-            for (first, _) in only.into_iter().filter(|(_, set)| *set) {
+            let only = only.into_iter().chain([("weight_sync", self.weight_sync == WeightSync::PerWorker)]);
+            for (first, _) in only.filter(|(_, set)| *set) {
                 conflict(first, "workers", "there are none; set workers, or leave this out");
             }
             return errors;

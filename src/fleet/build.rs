@@ -28,12 +28,12 @@ use crate::{
     schedule::Collect,
     stats::{Counters, Fixed, Monitor, Watched},
     task::Task,
-    weights::WeightsHandle,
+    weights::{Models, WeightSync, WeightsHandle},
     workers::Crew,
 };
 
 /// Where the weights of each policy come from.
-type Handles = Vec<Option<WeightsHandle>>;
+pub(super) type Handles = Vec<Option<WeightsHandle>>;
 
 /// What each worker is built of.
 pub(super) struct Parts<T: Task> {
@@ -56,8 +56,8 @@ pub(crate) fn build<T: Task>(build: Build<T>) -> Result<Collector<T>, Error> {
     let stop = Arc::default();
     let mut children: Vec<Child<T>> = Vec::with_capacity(ranges.len());
     for (worker, range) in ranges.iter().enumerate() {
-        let handles = children.first().map(|first| first.collector.policies.iter().map(|seat| seat.weights.clone()));
-        let mut child = parts.child(worker, range, handles.map(Iterator::collect), 0, None, &stop)?;
+        let first = children.first().filter(|_| !parts.apart());
+        let mut child = parts.child(worker, range, first.map(Child::handles), 0, None, &stop)?;
         check_statistics(&mut child.collector)?;
         if parts.config.preemptive_threshold.is_some() && child.collector.drive.remembers() {
             let reason = "a rollout that is cut short lacks the states behind its last frames; leave this out".into();
@@ -66,8 +66,23 @@ pub(crate) fn build<T: Task>(build: Build<T>) -> Result<Collector<T>, Error> {
         children.push(child);
     }
     let mut front = parts.front(hooks, replay, &children)?;
-    front.fleet = Some(Box::new(parts.fleet(&front, ranges, children, stop)?));
+    let weights: Vec<Handles> = children.iter().map(Child::handles).collect();
+    if parts.apart() {
+        front.worker_models = weights.iter().map(|own| models(own)).collect();
+    }
+    front.fleet = Some(Box::new(parts.fleet(&front, ranges, children, weights, stop)?));
     Ok(front)
+}
+
+/// The handles of one worker's networks.
+fn models(handles: &[Option<WeightsHandle>]) -> Models {
+    Models::new(handles.iter().enumerate().filter_map(|(policy, handle)| Some((policy, handle.clone()?))))
+}
+
+impl<T: Task> Child<T> {
+    fn handles(&self) -> Handles {
+        self.collector.policies.iter().map(|seat| seat.weights.clone()).collect()
+    }
 }
 
 /// Statistics of one worker's rows are not those of all.
@@ -89,6 +104,11 @@ impl<T: Task> Parts<T> {
     pub(super) fn joins(&self) -> bool {
         let whole = self.config.trajs_per_batch.is_some() || self.config.whole_episodes().is_some();
         self.config.is_sync() && whole
+    }
+
+    /// Whether each worker has weights of its own.
+    fn apart(&self) -> bool {
+        self.config.weight_sync == WeightSync::PerWorker
     }
 
     /// A worker's collector, in its `life`-th life from 0; a later one goes on from the counters of those before.
@@ -133,6 +153,7 @@ impl<T: Task> Parts<T> {
             worker_deadline: None,
             on_worker_fault: None,
             max_staleness: None,
+            weight_sync_interval: None,
             worker: Some(worker as u16),
             total_frames: None,
             ..self.config.clone()
@@ -186,7 +207,11 @@ impl<T: Task> Parts<T> {
         let first = &children[0].collector.policies;
         let seats = self.policies.rows(config.rows).zip(first);
         let seats = seats
-            .map(|(rows, seat)| Seat { rows, weights: seat.weights.clone(), evaluator: seat.evaluator.clone() })
+            .map(|(rows, seat)| {
+                // A network of all is not one worker's.
+                let evaluator = seat.evaluator.clone().filter(|_| !self.apart());
+                Seat { rows, weights: seat.weights.clone(), evaluator }
+            })
             .collect();
         let pool = ArenaPool::new(specs.len(), config.max_arenas);
         let (rows, schedule) = (0..config.rows as u32, Schedule::new(Collect));
@@ -214,11 +239,18 @@ impl<T: Task> Parts<T> {
         front: &Collector<T>,
         ranges: Vec<Range<u32>>,
         children: Vec<Child<T>>,
+        weights: Vec<Handles>,
         stop: Arc<AtomicBool>,
     ) -> Result<Fleet<T>, Error> {
         let (config, workers) = (&self.config, children.len());
-        let weights: Handles = front.policies.iter().map(|seat| seat.weights.clone()).collect();
-        weights.iter().flatten().for_each(|weights| weights.set_adopters(workers));
+        for (worker, own) in weights.iter().enumerate() {
+            for handle in own.iter().flatten() {
+                match self.apart() {
+                    true => handle.set_only_adopter(worker, workers),
+                    false => handle.set_adopters(workers),
+                }
+            }
+        }
         let share = config.preemptive_threshold.map_or(workers, |share| (workers as f32 * share) as usize);
         let filling = Mutex::new(Filling { merge: None, lives: vec![Some(0); workers] });
         // All together are never waited for less.
@@ -234,6 +266,7 @@ impl<T: Task> Parts<T> {
             crew: Crew::start(children.into_iter().zip(tokens), workers)?,
             members,
             weights,
+            pace: config.max_staleness.map(|most| Pace::new(most, workers)),
             common: Arc::new(Common { filling, stop, finished: AtomicUsize::new(0), enough }),
             deadline: config.deadline(),
             on_fault: config.on_worker_fault.unwrap_or_default(),
@@ -241,7 +274,6 @@ impl<T: Task> Parts<T> {
             first: None,
             restarts: 0,
             producing: false,
-            pace: config.max_staleness.map(|most| Pace::new(most, workers)),
             round: 0,
         })
     }

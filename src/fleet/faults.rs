@@ -56,7 +56,7 @@ impl<T: Task> Fleet<T> {
             _ => {
                 tracing::warn!("worker {worker} is lost, the others go on: {error}");
                 // Nobody waits for it to adopt weights.
-                self.weights.iter().flatten().for_each(|weights| weights.adopted_by(worker, u64::MAX));
+                self.weights[worker].iter().flatten().for_each(|weights| weights.adopted_by(worker, u64::MAX));
                 Ok(())
             }
         }
@@ -93,7 +93,7 @@ impl<T: Task> Fleet<T> {
         let (rows, life) = (self.members[worker].rows.clone(), self.members[worker].life + 1);
         let mut counters = self.members[worker].monitor.ledger().counters;
         counters.stepped_frames += self.members[worker].stepped_before;
-        let weights = self.weights.clone();
+        let weights = self.weights[worker].clone();
         let child = self.parts.child(worker, &rows, Some(weights), life, Some(counters), &self.common.stop)?;
         self.members[worker] = Member { stepped_before: counters.stepped_frames, ..Member::of(&child, rows, life) };
         let token = Arc::default();

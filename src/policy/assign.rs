@@ -29,6 +29,10 @@ impl<T: Task> Policies<T> {
             let reason = "a host's system acts for all rows; give it alone, by policy".into();
             errors.push(Error::Conflict { first: "policies", second: "system", reason });
         }
+        let names: Vec<_> = policies.iter().filter_map(|(_, policy)| policy.name.clone()).collect();
+        if let Some((_, twice)) = names.iter().enumerate().find(|(i, name)| names[..*i].contains(name)) {
+            errors.push(Error::config("policies", format!("two named {twice}"), "names of their own"));
+        }
         errors
     }
 

@@ -5,6 +5,7 @@ mod epochs;
 mod sources;
 mod staleness;
 mod versions;
+mod workers;
 
 use crate::support::{Ending, Script, Tag, tags};
 use gleaner::{
