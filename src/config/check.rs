@@ -38,6 +38,7 @@ impl CollectorConfig {
         }
         errors.extend(self.reward.problems());
         errors.extend(self.worker_problems());
+        errors.extend(self.staleness_conflicts());
         errors.extend(self.conflicts());
         errors.extend(crate::batched::conflicts(self));
         errors.extend(self.replay_conflicts(replay));
@@ -81,17 +82,6 @@ impl CollectorConfig {
             let reason = "no worker waits for another in asynchronous delivery; leave this out";
             conflict("preemptive_threshold", "delivery", reason);
         }
-        if self.is_sync() && self.max_staleness.is_some() {
-            let reason = "workers in step begin a batch when it is asked for, under the newest weights; leave this out";
-            conflict("max_staleness", "delivery", reason);
-        }
-        let whole = [
-            ("trajs_per_batch", self.trajs_per_batch.is_some()),
-            ("replay_write_mode", self.whole_episodes().is_some()),
-        ];
-        for (second, _) in whole.into_iter().filter(|(_, set)| *set && self.max_staleness.is_some()) {
-            conflict("max_staleness", second, "whole trajectories are as old as they are long; leave one of them out");
-        }
         let most = self.rows.min(MAX_WORKERS);
         if self.workers > most {
             errors.push(Error::config("workers", self.workers, format!("1 to {most}, at least a row for each")));
@@ -109,6 +99,24 @@ impl CollectorConfig {
             errors.push(Error::config("worker_deadline", "0 s", "above 0"));
         }
         errors
+    }
+
+    /// What does not go together with a bound on the age of weights.
+    fn staleness_conflicts(&self) -> Vec<Error> {
+        let step = "workers in step begin a batch when it is asked for, under the newest weights; leave this out";
+        let whole = "whole trajectories are as old as they are long; leave one of them out";
+        let parts = [
+            (self.is_sync(), "delivery", step),
+            (self.trajs_per_batch.is_some(), "trajs_per_batch", whole),
+            (self.whole_episodes().is_some(), "replay_write_mode", whole),
+        ];
+        let holds = |(holds, ..): &(bool, _, _)| *holds && self.workers > 0 && self.max_staleness.is_some();
+        let conflict = |(_, second, reason): (bool, _, &str)| Error::Conflict {
+            first: "max_staleness",
+            second,
+            reason: reason.into(),
+        };
+        parts.into_iter().filter(holds).map(conflict).collect()
     }
 
     fn conflicts(&self) -> Vec<Error> {
