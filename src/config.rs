@@ -125,11 +125,12 @@ pub struct CollectorConfig {
     /// when it is asked for, under the newest weights. Default: none, each worker goes on while there is room.
     pub max_staleness: Option<u64>,
     /// Whether an episode acts to its end by the weights that were the newest ones when it began: new ones act for a row
-    /// from its next episode on, and every trajectory's first version is its last. Nobody waits for it. Sets that running
-    /// episodes began under are kept, and in each tick the network runs once for every one of them, so it costs as many
-    /// times the policy's time as sets are published while the longest episode runs; on a GPU the weights are also sent
-    /// there each time. A version counts as adopted as soon as new episodes begin under it. Only with a network, not with
-    /// `overlap`, `async_batched`, `record_distribution` and `max_staleness`; such a collector is not saved. Default: no.
+    /// from its next episode on, and every trajectory's first version is its last. Nobody waits for it: sets that running
+    /// episodes began under are kept, as many as are published while the longest one runs, and in each tick the network
+    /// runs once for the rows of each, so more often for fewer rows; on a GPU the weights are sent there each time. A
+    /// version counts as adopted as soon as new episodes begin under it; an evaluator, and so a batch's values behind its
+    /// frames, go by the newest. Only with a network, not with `overlap`, `async_batched`, `record_distribution` and
+    /// `max_staleness`; such a collector is not saved. Default: no.
     pub one_version_per_trajectory: bool,
     /// Where new weights come from. Other than [`WeightSync::Shared`] only with a network. Default: whoever publishes them.
     pub weight_sync: WeightSync,

@@ -114,10 +114,12 @@ fn e12_a_row_that_is_reset_begins_with_the_newest() {
 fn e12_what_a_row_does_does_not_depend_on_who_else_acts_by_what() {
     // Two policies, whose rows draw from distributions; new weights change what one of them does in its next episode.
     let script = Script::lengths(&[4, 9, 6, 13, 5], Ending::Terminated);
-    let run = |workers: usize| {
+    let run = |workers: usize, threads: usize| {
         let policies = [(0..3, sampling_network()), (3..5, sampling_network())];
         let builder = loyal((workers, Delivery::Sync), 5, script.clone()).policies(policies);
-        let mut collector = builder.exploration(Exploration::Sample).frames_per_batch(5 * 7).build().unwrap();
+        let builder = builder.exploration(Exploration::Sample).frames_per_batch(5 * 7);
+        let builder = builder.threads(threads).infer_rows_per_thread(1).step_rows_per_thread(1);
+        let mut collector = builder.build().unwrap();
         let models = collector.models();
         let mut frames = Vec::new();
         for epoch in 1..20 {
@@ -129,8 +131,9 @@ fn e12_what_a_row_does_does_not_depend_on_who_else_acts_by_what() {
         }
         frames
     };
-    let inline = run(0);
-    assert!((1..4).all(|workers| run(workers) == inline));
+    let inline = run(0, 1);
+    assert!((1..4).all(|workers| run(workers, 1) == inline));
+    assert!(run(0, 3) == inline);
 }
 
 proptest! {

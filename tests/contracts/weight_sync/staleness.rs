@@ -71,6 +71,10 @@ fn c4_e12_no_frame_is_older_than_asked_for_and_no_worker_starves() {
         assert!(most > 0 || stats.stepped_frames == stats.frames, "{stats:?}");
         let ahead = stats.stepped_frames - stats.frames;
         assert!(ahead <= most * 20, "{ahead} frames, at most {most} batches");
+        collector.shutdown();
+        let stats = collector.stats();
+        balance(&stats).unwrap();
+        assert_eq!((stats.in_flight_frames, stats.frames), (0, BATCHES * 20));
     }
 }
 

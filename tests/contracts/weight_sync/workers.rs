@@ -62,6 +62,7 @@ fn wu07_workers_and_models_that_do_not_exist_are_named() {
     let collector = apart(3, Delivery::Sync);
     let error = collector.models_of_worker(3).unwrap_err().to_string();
     assert_eq!(error, "worker is 3; legal: 0 to 2");
+    assert!(apart(2, Delivery::Async).erase().models_of_worker(1).is_ok());
     let error = collector.models_of_worker(0).unwrap().get(1).unwrap_err().to_string();
     assert!(error.starts_with("policy is 1") && error.ends_with(": 0"), "{error}");
     // What speaks of all is none.
