@@ -32,7 +32,7 @@ use crate::{
     stats::Monitor,
     task::Task,
     weights::WeightsHandle,
-    workers::{Crew, Reply, Stopped, until},
+    workers::{Crew, Reply, Stopped, open, until},
 };
 
 /// Longest time after which a thread that ended without a word is noticed.
@@ -212,7 +212,7 @@ impl<T: Task> Fleet<T> {
             };
             let member = &mut self.members[delivery.worker];
             match delivery.item {
-                Some(Ok(batch)) => return Ok(Received::Batch(member.monitor.clone(), batch)),
+                Some(Ok(batch)) => return Ok(Received::Batch(member.monitor.clone(), open(batch))),
                 Some(Err(error)) => self.lose(front, delivery.worker, error)?,
                 None => member.through = true,
             }

@@ -14,7 +14,7 @@ use crate::{
     config::CollectorConfig,
     drive::Ticks,
     error::{Error, panic_message},
-    rollout::{Batch, Place},
+    rollout::Place,
     task::Task,
     workers::{Job, Made},
 };
@@ -126,9 +126,7 @@ impl<T: Task> Child<T> {
 }
 
 impl<T: Task> Job for Child<T> {
-    type Item = Batch<T>;
-
-    fn produce(&mut self) -> Made<Batch<T>> {
+    fn produce(&mut self) -> Made {
         self.collector.stepwise = true;
         let produced = self.collector.produce();
         self.collector.stepwise = false;
@@ -136,7 +134,7 @@ impl<T: Task> Job for Child<T> {
         match produced {
             Ok(Some(batch)) => {
                 self.collector.drive.monitor.ledger().send(batch.frames() as u64);
-                Made::Item(batch)
+                Made::Item(Box::new(batch))
             }
             Ok(None) if std::mem::take(&mut self.collector.not_yet) => Made::More,
             Ok(None) => {
