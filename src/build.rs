@@ -153,10 +153,8 @@ pub(crate) fn build_rows<T: Task>(parts: Build<T>, share: Share) -> Result<Colle
     }
     schedule.initialize(&mut world).map_err(|error| plugin::schedule_error(&error, &schedule, &world))?;
     let threads = threads(config.threads, shared)?;
-    if config.executor == Executor::MultiThreaded
-        && let Some(pool) = &threads
-    {
-        world.resource_mut::<TickPlan<T>>().threads = Some(Threads(pool.clone()));
+    if config.executor == Executor::MultiThreaded {
+        world.resource_mut::<TickPlan<T>>().threads = threads.clone();
     }
     let pool = ArenaPool::new(specs.len(), config.max_arenas);
     let mut drive = Drive::new(world, schedule, threads, pool, specs, monitor, share.rows);
@@ -209,7 +207,7 @@ pub(crate) fn columns<T: Task>(
     let networks = || plans.iter().flatten();
     let mut columns = Columns::of::<T>(world, networks().next().is_some());
     if policies.len() > 1 {
-        let (spec, source) = policy::policy_column(policies.iter().map(|(range, _)| range));
+        let (spec, source) = policy::policy_column(policies.iter().map(|(range, _)| range.clone()).collect());
         columns.add(spec, Some(source));
     }
     let conflict = |first, reason: &str| Error::Conflict { first, second: "policy", reason: reason.into() };
@@ -311,12 +309,12 @@ fn shared<T: Task>(config: &CollectorConfig, actors: &[(Actor<T>, Option<Weights
 
 /// The threads of a collector; none if the calling thread does everything: entering a pool wakes one of its threads,
 /// which costs more than a rollout of a few rows.
-fn threads(threads: usize, shared: bool) -> Result<Option<Arc<rayon::ThreadPool>>, Error> {
+fn threads(threads: usize, shared: bool) -> Result<Option<Threads>, Error> {
     if !shared {
         return Ok(None);
     }
     let pool = rayon::ThreadPoolBuilder::new().num_threads(threads).thread_name(|i| format!("gleaner-{i}"));
     let built =
         pool.build().map_err(|source| Error::config("threads", threads, format!("what the system allows: {source}")));
-    built.map(|pool| Some(Arc::new(pool)))
+    built.map(|pool| Some(Threads(Arc::new(pool))))
 }

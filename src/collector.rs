@@ -112,10 +112,10 @@ impl<T: Task> Collector<T> {
         agents: usize,
         entities: Vec<Entity>,
     ) -> Self {
-        let evaluators = || policies.iter().map(|policy| policy.evaluator.clone());
-        let critic: Option<Arc<dyn Critic<T>>> = match &policies[..] {
-            [policy] => policy.evaluator.clone().map(|evaluator| Arc::new(evaluator) as _),
-            _ => evaluators().flatten().next().map(|_| Arc::new(Critics(evaluators().collect())) as _),
+        let mut evaluators: Vec<_> = policies.iter().map(|policy| policy.evaluator.clone()).collect();
+        let critic: Option<Arc<dyn Critic<T>>> = match &mut evaluators[..] {
+            [only] => only.take().map(|evaluator| Arc::new(evaluator) as _),
+            _ => evaluators.iter().any(Option::is_some).then(|| Arc::new(Critics(evaluators)) as _),
         };
         Self {
             drive,

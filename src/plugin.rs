@@ -1,6 +1,11 @@
 //! Puts gleaner's stages into a world.
 
-use bevy_ecs::{prelude::*, schedule::ScheduleBuildError};
+use std::any::TypeId;
+
+use bevy_ecs::{
+    prelude::*,
+    schedule::{ScheduleBuildError, ScheduleLabel, SingleThreadedExecutor},
+};
 
 use crate::{
     components::{
@@ -77,6 +82,10 @@ pub(crate) fn install_parts<T: Task>(world: &mut World, schedule: &mut Schedule,
     if publishes {
         let sync = (weights::sync_weights::<T>, policy::adopt::<T>, weights::confirm_adoption::<T>);
         schedule.add_systems(sync.chain().in_set(own).in_set(CollectSystems::SyncWeights));
+        let mut now = Schedule::new(AdoptNow::of::<T>());
+        now.set_executor(SingleThreadedExecutor::new());
+        now.add_systems((weights::sync_weights::<T>, policy::adopt_now::<T>, weights::confirm_adoption::<T>).chain());
+        world.add_schedule(now);
     }
     if let Some(writer) = replay {
         writer.install(world);
@@ -90,15 +99,23 @@ pub(crate) fn install_parts<T: Task>(world: &mut World, schedule: &mut Schedule,
     schedule.add_systems(stages.in_set(own));
 }
 
+/// The schedule by which a task adopts weights between two ticks.
+#[derive(ScheduleLabel, Clone, Debug, PartialEq, Eq, Hash)]
+struct AdoptNow(TypeId);
+
+impl AdoptNow {
+    fn of<T: Task>() -> Self {
+        Self(TypeId::of::<T>())
+    }
+}
+
 /// Adopts weights that were published since the last tick.
 pub(crate) fn adopt_now<T: Task>(world: &mut World) {
     let plan = world.resource::<TickPlan<T>>();
     let newer = world.get_resource::<WeightsSources<T>>().is_some_and(|sources| sources.newer_than(plan));
     if newer {
-        // Only a system that was removed by the host could be missing: then its stage is the host's own.
-        let _ = world.run_system_cached(weights::sync_weights::<T>);
-        let _ = world.run_system_cached(policy::adopt_now::<T>);
-        let _ = world.run_system_cached(weights::confirm_adoption::<T>);
+        // A host that took the schedule away adopts by itself.
+        let _ = world.try_run_schedule(AdoptNow::of::<T>());
     }
 }
 

@@ -76,7 +76,9 @@ impl<T: Task> Collector<T> {
     pub fn models(&self) -> Models {
         let open = self.config.weight_sync != WeightSync::Off;
         let handles = self.policies.iter().enumerate().filter(|_| open);
-        Models::new(handles.filter_map(|(number, seat)| Some((number, seat.weights.clone()?))))
+        // Collected first: a map is then built by code that does not depend on the task.
+        let handles: Vec<_> = handles.filter_map(|(number, seat)| Some((number, seat.weights.clone()?))).collect();
+        Models::new(handles)
     }
 
     /// The network of policy number `policy` outside the tick, under its newest adopted weights; none if there is no such

@@ -56,6 +56,11 @@ type BatchColumns<S> = (
     (&'static mut Reward, &'static mut End),
 );
 
+/// Brings rows, given with their slots, in the order of their simulations, the agents of one one after the other.
+fn by_simulation(rows: &mut [(u32, Entity)], simulations: usize) {
+    rows.sort_unstable_by_key(|(slot, _)| (*slot as usize % simulations, *slot));
+}
+
 impl<S: BatchEnv> Stepper<S> for BatchStepper<S> {
     fn time_limit(&self) -> Option<u32> {
         S::TIME_LIMIT
@@ -117,8 +122,7 @@ impl<S: BatchEnv> Stepper<S> for BatchStepper<S> {
             let BatchSim { sim, options, masks, seed, worker, agents, rows: all, .. } = &mut *sim;
             let slot = |entity: &Entity| world.get::<Slot>(*entity).map_or(0, |slot| slot.0);
             let mut order: Vec<_> = rows.iter().map(|entity| (slot(entity), *entity)).collect();
-            // The agents of one simulation one after the other.
-            order.sort_unstable_by_key(|(slot, _)| (*slot as usize % (*all / *agents), *slot));
+            by_simulation(&mut order, *all / *agents);
             for (_, entity) in order {
                 let Ok((mut stream, episode, row, slot, mut observation, mut mask)) = query.get_mut(world, entity)
                 else {

@@ -145,7 +145,7 @@ impl<E: Env> Tick<'_, E> {
             return self.step_strips(rows);
         }
         let (left, right) = (rows.split_off(n / 2), rows);
-        rayon::join(|| self.spread(left, least), || self.spread(right, least));
+        Threads::join(|| self.spread(left, least), || self.spread(right, least));
     }
 
     /// Steps rows strip by strip, until one panics.
