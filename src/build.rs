@@ -13,7 +13,6 @@ use crate::{
     drive::Drive,
     env::{PoolShare, Spawn, Stepper},
     error::Error,
-    fleet,
     hooks::Hooks,
     memory,
     plugin::{self, TaskParts},
@@ -39,7 +38,12 @@ pub(crate) struct Build<T: Task> {
     pub setup: Vec<Setup>,
     pub replay: Option<Replay<T>>,
     pub max_memory: usize,
+    /// Spreads the rows over workers.
+    pub spread: Option<Spread<T>>,
 }
+
+/// Builds the collector in front of workers.
+pub(crate) type Spread<T> = fn(Build<T>) -> Result<Collector<T>, Error>;
 
 /// The rows of a world among those of all workers.
 pub(crate) struct Share {
@@ -64,8 +68,8 @@ pub(crate) fn build<T: Task>(parts: Build<T>) -> Result<Collector<T>, Error> {
         let rows = config.rows;
         tracing::warn!("frames_per_batch {asked} is no multiple of {rows} rows: batches have {effective} frames");
     }
-    if config.workers > 0 {
-        return fleet::build(parts);
+    if let Some(spread) = parts.spread {
+        return spread(parts);
     }
     let rows = config.rows;
     let policies = parts.policies.rows(rows).map(|range| range.len()).collect();
@@ -77,7 +81,7 @@ pub(crate) fn build<T: Task>(parts: Build<T>) -> Result<Collector<T>, Error> {
 
 /// Builds a collector of rows in a world of its own.
 pub(crate) fn build_rows<T: Task>(parts: Build<T>, share: Share) -> Result<Collector<T>, Error> {
-    let Build { config, policies, mut stepper, hooks, extras, setup, replay, max_memory } = parts;
+    let Build { config, policies, mut stepper, hooks, extras, setup, replay, max_memory, .. } = parts;
     let effective = config.effective_frames_per_batch();
     let mut world = World::new();
     // Conflicts among gleaner's own systems are errors; a host's systems only warn.

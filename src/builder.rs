@@ -6,12 +6,14 @@ use bevy_ecs::prelude::*;
 
 use crate::{
     batched,
+    build::Spread,
     collector::{Build, Collector, build},
     config::{CollectorConfig, Delivery, MAX_ROLLOUT_BYTES, OnWorkerFault, ReplayWriteMode, TrajFormat},
     data::Data,
     env::{AsyncBatched, BatchEnv, BatchStepper, Env, RowContext, RowStepper, Stepper},
     error::{BoxError, Error},
     feed::Feed,
+    fleet,
     hooks::Hooks,
     policy::{Exploration, Policies, Policy},
     replay::Replay,
@@ -32,6 +34,8 @@ pub struct CollectorBuilder<T: Task, S> {
     replay: Option<Replay<T>>,
     source: Option<Box<dyn WeightsSource>>,
     max_memory: usize,
+    /// None where no option asks for workers: then the task is not compiled for them.
+    spread: Option<Spread<T>>,
 }
 
 pub(crate) type Setup = Arc<dyn Fn(&mut World, &mut Schedule) + Send + Sync>;
@@ -104,6 +108,7 @@ impl<T: Task, S: Stepper<T> + 'static> CollectorBuilder<T, S> {
             replay: None,
             source: None,
             max_memory: MAX_ROLLOUT_BYTES,
+            spread: None,
         }
     }
 
@@ -111,6 +116,7 @@ impl<T: Task, S: Stepper<T> + 'static> CollectorBuilder<T, S> {
     #[must_use]
     pub fn config(mut self, config: CollectorConfig) -> Self {
         self.config = config;
+        self.spread = Some(fleet::build);
         self
     }
 
@@ -158,8 +164,6 @@ impl<T: Task, S: Stepper<T> + 'static> CollectorBuilder<T, S> {
         overlap: Overlap => overlap;
         /// See [`CollectorConfig::worker`].
         worker: u16 => Some(worker);
-        /// See [`CollectorConfig::workers`].
-        workers: usize => workers;
         /// See [`CollectorConfig::delivery`].
         delivery: Delivery => Some(delivery);
         /// See [`CollectorConfig::worker_rows`].
@@ -188,6 +192,14 @@ impl<T: Task, S: Stepper<T> + 'static> CollectorBuilder<T, S> {
         step_rows_per_thread: usize => step_rows_per_thread;
         /// See [`CollectorConfig::infer_rows_per_thread`].
         infer_rows_per_thread: usize => infer_rows_per_thread;
+    }
+
+    /// See [`CollectorConfig::workers`].
+    #[must_use]
+    pub fn workers(mut self, workers: usize) -> Self {
+        self.config.workers = workers;
+        self.spread = Some(fleet::build);
+        self
     }
 
     /// Records component `C` of the rows as column `name`. Rows that lack it have zeros there.
@@ -255,13 +267,13 @@ impl<T: Task, S: Stepper<T> + 'static> CollectorBuilder<T, S> {
 
     /// Checks everything and builds the collector. All wrong options are reported at once.
     pub fn build(self) -> Result<Collector<T>, Error> {
-        let Self { config, policies, stepper, hooks, extras, setup, replay, source, max_memory } = self;
+        let Self { config, policies, stepper, hooks, extras, setup, replay, source, max_memory, spread } = self;
         config.check(replay.is_some())?;
         Error::all(policies.problems(config.rows))?;
         Error::all(batched::policy_conflicts(config.async_batched.as_ref(), &policies))?;
         let feed = Feed::open(&config.weight_sync, source, &policies.networks())?;
-        let stepper = Box::new(stepper);
-        let built = build(Build { config, policies, stepper, hooks, extras, setup, replay, max_memory })?;
+        let (stepper, spread) = (Box::new(stepper), spread.filter(|_| config.workers > 0));
+        let built = build(Build { config, policies, stepper, hooks, extras, setup, replay, max_memory, spread })?;
         Ok(built.fed_by(feed))
     }
 }

@@ -88,7 +88,7 @@ pub struct Collector<T: Task> {
     pub(crate) entities: Vec<Entity>,
     pub(crate) state: State,
     /// The workers that step the rows; none inline.
-    pub(crate) fleet: Option<Box<Fleet<T>>>,
+    pub(crate) fleet: Option<Box<dyn Fleet<T>>>,
     /// Frames that this worker may step, if several share a budget.
     pub(crate) budget: Option<Budget>,
     /// Whether a wait for episodes is left after a rollout, so that orders are seen; and whether it was, at the last call.

@@ -10,7 +10,11 @@ use std::{
 
 use bevy_ecs::prelude::*;
 
-use super::{Budget, Child, Common, Filling, Fleet, Member};
+use super::{
+    child::{Budget, Child},
+    member::Member,
+    threads::{Common, Filling, ThreadFleet},
+};
 use crate::{
     build::{self, Build, Share, build_rows},
     builder::{Extra, Setup},
@@ -49,7 +53,7 @@ pub(super) struct Parts<T: Task> {
 
 /// Builds the workers' collectors and the one in front of them, and starts the threads.
 pub(crate) fn build<T: Task>(build: Build<T>) -> Result<Collector<T>, Error> {
-    let Build { config, policies, stepper, hooks, extras, setup, replay, max_memory } = build;
+    let Build { config, policies, stepper, hooks, extras, setup, replay, max_memory, .. } = build;
     let budget = Arc::new(AtomicU64::new(config.total_frames.unwrap_or(u64::MAX)));
     let parts = Parts { config, policies, stepper, extras, setup, max_memory, budget };
     let ranges = parts.config.ranges();
@@ -151,6 +155,7 @@ impl<T: Task> Parts<T> {
             setup: self.setup.clone(),
             replay: None,
             max_memory: self.max_memory,
+            spread: None,
         })
     }
 
@@ -213,7 +218,7 @@ impl<T: Task> Parts<T> {
         ranges: Vec<Range<u32>>,
         children: Vec<Child<T>>,
         stop: Arc<AtomicBool>,
-    ) -> Result<Fleet<T>, Error> {
+    ) -> Result<ThreadFleet<T>, Error> {
         let (config, workers) = (&self.config, children.len());
         let weights: Handles = front.policies.iter().map(|seat| seat.weights.clone()).collect();
         weights.iter().flatten().for_each(|weights| weights.set_adopters(workers));
@@ -227,7 +232,7 @@ impl<T: Task> Parts<T> {
             let monitor = member.monitor.clone();
             front.drive.monitor.watch(Watched { worker, monitor, thread: Arc::downgrade(token) });
         }
-        Ok(Fleet {
+        Ok(ThreadFleet {
             // One batch of each may wait beside the one that it makes.
             crew: Crew::start(children.into_iter().zip(tokens), workers)?,
             members,

@@ -8,7 +8,7 @@ use std::{
     },
 };
 
-use super::Common;
+use super::threads::Common;
 use crate::{
     collector::Collector,
     config::CollectorConfig,
