@@ -5,7 +5,6 @@ use std::{ops::Range, sync::Arc};
 use bevy_ecs::{prelude::*, schedule::LogLevel};
 
 use crate::{
-    batched,
     builder::{Extra, Setup},
     collector::Collector,
     components::{ColumnSpec, Threads, TickPlan, Worker},
@@ -15,7 +14,7 @@ use crate::{
     error::Error,
     hooks::Hooks,
     memory,
-    plugin::{self, TaskParts},
+    plugin::{self, InstallActing, TaskParts},
     policies::Seat,
     policy::{self, Actor, Duty, Policies, Policy, plan::Plan},
     replay::Replay,
@@ -38,6 +37,7 @@ pub(crate) struct Build<T: Task> {
     pub setup: Vec<Setup>,
     pub replay: Option<Replay<T>>,
     pub max_memory: usize,
+    pub act: InstallActing,
     /// Spreads the rows over workers.
     pub spread: Option<Spread<T>>,
 }
@@ -81,7 +81,7 @@ pub(crate) fn build<T: Task>(parts: Build<T>) -> Result<Collector<T>, Error> {
 
 /// Builds a collector of rows in a world of its own.
 pub(crate) fn build_rows<T: Task>(parts: Build<T>, share: Share) -> Result<Collector<T>, Error> {
-    let Build { config, policies, mut stepper, hooks, extras, setup, replay, max_memory, .. } = parts;
+    let Build { config, policies, mut stepper, hooks, extras, setup, replay, max_memory, act, .. } = parts;
     let effective = config.effective_frames_per_batch();
     let mut world = World::new();
     // Conflicts among gleaner's own systems are errors; a host's systems only warn.
@@ -107,8 +107,7 @@ pub(crate) fn build_rows<T: Task>(parts: Build<T>, share: Share) -> Result<Colle
     });
     if let Some(options) = config.async_batched {
         let (total_frames, random_frames) = (config.total_frames, config.init_random_frames);
-        stepper = stepper.pooled(PoolShare { options, total_frames, random_frames, monitor: monitor.clone() })?;
-        batched::install::<T>(&mut schedule);
+        world.insert_resource(PoolShare { options, total_frames, random_frames, monitor: monitor.clone() });
     }
     tracing::info!(backend, rows = config.rows, horizon = config.horizon(), "collector built");
     let policies: Vec<_> = actors.iter().map(|(actor, weights)| Seat::of(actor, weights, config.rows)).collect();
@@ -132,10 +131,9 @@ pub(crate) fn build_rows<T: Task>(parts: Build<T>, share: Share) -> Result<Colle
             rollout,
             replay,
             parallelism: config.parallelism(),
+            act,
             infer: if config.async_batched.is_some() { CollectSystems::Respond } else { CollectSystems::Infer },
-            overlap: config.overlap,
             adopter: share.worker.unwrap_or(0),
-            pooled: config.async_batched.is_some(),
         },
     );
     let spawn = Spawn {

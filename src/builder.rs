@@ -1,12 +1,14 @@
 //! The builder: every option by a method, and the parts that are no data.
 
+mod asked;
+
 use std::{sync::Arc, time::Duration};
 
 use bevy_ecs::prelude::*;
 
 use crate::{
     batched,
-    build::Spread,
+    builder::asked::{Asked, Way},
     collector::{Build, Collector, build},
     config::{CollectorConfig, Delivery, MAX_ROLLOUT_BYTES, OnWorkerFault, ReplayWriteMode, TrajFormat},
     data::Data,
@@ -34,8 +36,7 @@ pub struct CollectorBuilder<T: Task, S> {
     replay: Option<Replay<T>>,
     source: Option<Box<dyn WeightsSource>>,
     max_memory: usize,
-    /// None where no option asks for workers: then the task is not compiled for them.
-    spread: Option<Spread<T>>,
+    asked: Asked<T, S>,
 }
 
 pub(crate) type Setup = Arc<dyn Fn(&mut World, &mut Schedule) + Send + Sync>;
@@ -53,8 +54,7 @@ impl<E: Env> Collector<E> {
     pub fn with_factory(
         factory: impl Fn(&mut RowContext) -> Result<E, BoxError> + Send + Sync + 'static,
     ) -> CollectorBuilder<E, RowStepper<E>> {
-        let stepper = RowStepper { factory: Arc::new(factory), options: E::Options::default() };
-        CollectorBuilder::new(stepper)
+        CollectorBuilder::new(RowStepper::new(factory))
     }
 }
 
@@ -108,7 +108,7 @@ impl<T: Task, S: Stepper<T> + 'static> CollectorBuilder<T, S> {
             replay: None,
             source: None,
             max_memory: MAX_ROLLOUT_BYTES,
-            spread: None,
+            asked: Asked::default(),
         }
     }
 
@@ -116,7 +116,7 @@ impl<T: Task, S: Stepper<T> + 'static> CollectorBuilder<T, S> {
     #[must_use]
     pub fn config(mut self, config: CollectorConfig) -> Self {
         self.config = config;
-        self.spread = Some(fleet::build);
+        self.asked = Asked::all();
         self
     }
 
@@ -160,8 +160,6 @@ impl<T: Task, S: Stepper<T> + 'static> CollectorBuilder<T, S> {
         threads: usize => threads;
         /// See [`CollectorConfig::executor`].
         executor: Executor => executor;
-        /// See [`CollectorConfig::overlap`].
-        overlap: Overlap => overlap;
         /// See [`CollectorConfig::worker`].
         worker: u16 => Some(worker);
         /// See [`CollectorConfig::delivery`].
@@ -186,19 +184,33 @@ impl<T: Task, S: Stepper<T> + 'static> CollectorBuilder<T, S> {
         record_states: bool => record_states;
         /// See [`CollectorConfig::episode_events`].
         episode_events: bool => episode_events;
-        /// See [`CollectorConfig::async_batched`].
-        async_batched: AsyncBatched => Some(async_batched);
         /// See [`CollectorConfig::step_rows_per_thread`].
         step_rows_per_thread: usize => step_rows_per_thread;
         /// See [`CollectorConfig::infer_rows_per_thread`].
         infer_rows_per_thread: usize => infer_rows_per_thread;
     }
 
+    /// See [`CollectorConfig::overlap`].
+    #[must_use]
+    pub fn overlap(mut self, overlap: Overlap) -> Self {
+        self.config.overlap = overlap;
+        self.asked.lanes = Some(Way::lanes());
+        self
+    }
+
     /// See [`CollectorConfig::workers`].
     #[must_use]
     pub fn workers(mut self, workers: usize) -> Self {
         self.config.workers = workers;
-        self.spread = Some(fleet::build);
+        self.asked.workers = Some(fleet::build);
+        self
+    }
+
+    /// See [`CollectorConfig::async_batched`].
+    #[must_use]
+    pub fn async_batched(mut self, async_batched: AsyncBatched) -> Self {
+        self.config.async_batched = Some(async_batched);
+        self.asked.pool = Some(Way::pool());
         self
     }
 
@@ -267,13 +279,14 @@ impl<T: Task, S: Stepper<T> + 'static> CollectorBuilder<T, S> {
 
     /// Checks everything and builds the collector. All wrong options are reported at once.
     pub fn build(self) -> Result<Collector<T>, Error> {
-        let Self { config, policies, stepper, hooks, extras, setup, replay, source, max_memory, spread } = self;
+        let Self { config, policies, stepper, hooks, extras, setup, replay, source, max_memory, asked } = self;
         config.check(replay.is_some())?;
         Error::all(policies.problems(config.rows))?;
         Error::all(batched::policy_conflicts(config.async_batched.as_ref(), &policies))?;
+        let (Way { stepper: way, act }, spread) = asked.taken(&config);
+        let stepper = way(stepper)?;
         let feed = Feed::open(&config.weight_sync, source, &policies.networks())?;
-        let (stepper, spread) = (Box::new(stepper), spread.filter(|_| config.workers > 0));
-        let built = build(Build { config, policies, stepper, hooks, extras, setup, replay, max_memory, spread })?;
+        let built = build(Build { config, policies, stepper, hooks, extras, setup, replay, max_memory, act, spread })?;
         Ok(built.fed_by(feed))
     }
 }

@@ -70,10 +70,6 @@ impl<S: BatchEnv> Stepper<S> for BatchStepper<S> {
         self.sim.as_ref().map_or(1, S::agents)
     }
 
-    fn has_lanes(&self) -> bool {
-        false
-    }
-
     fn install(&mut self, world: &mut World, schedule: &mut Schedule, spawn: &Spawn) -> Result<Vec<Entity>, Error> {
         let Some(sim) = self.sim.take() else {
             return Err(Error::State { call: "build", problem: "the simulator is in another collector".into() });

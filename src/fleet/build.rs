@@ -25,6 +25,7 @@ use crate::{
     env::Stepper,
     error::Error,
     hooks::Hooks,
+    plugin::InstallActing,
     policies::Seat,
     policy::Policies,
     replay_writer::ReplayWriter,
@@ -47,15 +48,16 @@ pub(super) struct Parts<T: Task> {
     extras: Vec<Extra>,
     setup: Vec<Setup>,
     max_memory: usize,
+    act: InstallActing,
     /// Frames that workers may step yet which deliver on their own.
     pub budget: Arc<AtomicU64>,
 }
 
 /// Builds the workers' collectors and the one in front of them, and starts the threads.
 pub(crate) fn build<T: Task>(build: Build<T>) -> Result<Collector<T>, Error> {
-    let Build { config, policies, stepper, hooks, extras, setup, replay, max_memory, .. } = build;
+    let Build { config, policies, stepper, hooks, extras, setup, replay, max_memory, act, .. } = build;
     let budget = Arc::new(AtomicU64::new(config.total_frames.unwrap_or(u64::MAX)));
-    let parts = Parts { config, policies, stepper, extras, setup, max_memory, budget };
+    let parts = Parts { config, policies, stepper, extras, setup, max_memory, act, budget };
     let ranges = parts.config.ranges();
     let stop = Arc::default();
     let mut children: Vec<Child<T>> = Vec::with_capacity(ranges.len());
@@ -155,6 +157,7 @@ impl<T: Task> Parts<T> {
             setup: self.setup.clone(),
             replay: None,
             max_memory: self.max_memory,
+            act: self.act,
             spread: None,
         })
     }
