@@ -5,7 +5,6 @@ use std::{ops::Range, sync::Arc};
 use bevy_ecs::{prelude::*, schedule::LogLevel};
 
 use crate::{
-    batched,
     builder::{Extra, Setup},
     collector::Collector,
     components::{ColumnSpec, Threads, TickPlan, Worker},
@@ -14,10 +13,9 @@ use crate::{
     env::{PoolShare, Spawn, Stepper},
     episode_versions,
     error::Error,
-    fleet,
     hooks::Hooks,
     memory,
-    plugin::{self, TaskParts},
+    plugin::{self, InstallActing, TaskParts},
     policies::Seat,
     policy::{self, Actor, Duty, Policies, Policy, plan::Plan},
     replay::Replay,
@@ -40,7 +38,13 @@ pub(crate) struct Build<T: Task> {
     pub setup: Vec<Setup>,
     pub replay: Option<Replay<T>>,
     pub max_memory: usize,
+    pub act: InstallActing,
+    /// Spreads the rows over workers.
+    pub spread: Option<Spread<T>>,
 }
+
+/// Builds the collector in front of workers.
+pub(crate) type Spread<T> = fn(Build<T>) -> Result<Collector<T>, Error>;
 
 /// The rows of a world among those of all workers.
 pub(crate) struct Share {
@@ -65,8 +69,8 @@ pub(crate) fn build<T: Task>(parts: Build<T>) -> Result<Collector<T>, Error> {
         let rows = config.rows;
         tracing::warn!("frames_per_batch {asked} is no multiple of {rows} rows: batches have {effective} frames");
     }
-    if config.workers > 0 {
-        return fleet::build(parts);
+    if let Some(spread) = parts.spread {
+        return spread(parts);
     }
     let rows = config.rows;
     let policies = parts.policies.rows(rows).map(|range| range.len()).collect();
@@ -78,7 +82,7 @@ pub(crate) fn build<T: Task>(parts: Build<T>) -> Result<Collector<T>, Error> {
 
 /// Builds a collector of rows in a world of its own.
 pub(crate) fn build_rows<T: Task>(parts: Build<T>, share: Share) -> Result<Collector<T>, Error> {
-    let Build { config, policies, mut stepper, hooks, extras, setup, replay, max_memory } = parts;
+    let Build { config, policies, mut stepper, hooks, extras, setup, replay, max_memory, act, .. } = parts;
     let effective = config.effective_frames_per_batch();
     let mut world = World::new();
     // Conflicts among gleaner's own systems are errors; a host's systems only warn.
@@ -104,8 +108,7 @@ pub(crate) fn build_rows<T: Task>(parts: Build<T>, share: Share) -> Result<Colle
     });
     if let Some(options) = config.async_batched {
         let (total_frames, random_frames) = (config.total_frames, config.init_random_frames);
-        stepper = stepper.pooled(PoolShare { options, total_frames, random_frames, monitor: monitor.clone() })?;
-        batched::install::<T>(&mut schedule);
+        world.insert_resource(PoolShare { options, total_frames, random_frames, monitor: monitor.clone() });
     }
     if config.one_version_per_trajectory {
         episode_versions::install::<T>(&mut schedule);
@@ -132,10 +135,9 @@ pub(crate) fn build_rows<T: Task>(parts: Build<T>, share: Share) -> Result<Colle
             rollout,
             replay,
             parallelism: config.parallelism(),
+            act,
             infer: if config.async_batched.is_some() { CollectSystems::Respond } else { CollectSystems::Infer },
-            overlap: config.overlap,
             adopter: share.worker.unwrap_or(0),
-            pooled: config.async_batched.is_some(),
         },
     );
     let spawn = Spawn {
@@ -157,10 +159,8 @@ pub(crate) fn build_rows<T: Task>(parts: Build<T>, share: Share) -> Result<Colle
     }
     schedule.initialize(&mut world).map_err(|error| plugin::schedule_error(&error, &schedule, &world))?;
     let threads = threads(config.threads, shared)?;
-    if config.executor == Executor::MultiThreaded
-        && let Some(pool) = &threads
-    {
-        world.resource_mut::<TickPlan<T>>().threads = Some(Threads(pool.clone()));
+    if config.executor == Executor::MultiThreaded {
+        world.resource_mut::<TickPlan<T>>().threads = threads.clone();
     }
     let pool = ArenaPool::new(specs.len(), config.max_arenas);
     let mut drive = Drive::new(world, schedule, threads, pool, specs, monitor, share.rows);
@@ -213,7 +213,7 @@ pub(crate) fn columns<T: Task>(
     let networks = || plans.iter().flatten();
     let mut columns = Columns::of::<T>(world, networks().next().is_some());
     if policies.len() > 1 {
-        let (spec, source) = policy::policy_column(policies.iter().map(|(range, _)| range));
+        let (spec, source) = policy::policy_column(policies.iter().map(|(range, _)| range.clone()).collect());
         columns.add(spec, Some(source));
     }
     let conflict = |first, reason: &str| Error::Conflict { first, second: "policy", reason: reason.into() };
@@ -317,12 +317,12 @@ fn shared<T: Task>(config: &CollectorConfig, actors: &[(Actor<T>, Option<Weights
 
 /// The threads of a collector; none if the calling thread does everything: entering a pool wakes one of its threads,
 /// which costs more than a rollout of a few rows.
-fn threads(threads: usize, shared: bool) -> Result<Option<Arc<rayon::ThreadPool>>, Error> {
+fn threads(threads: usize, shared: bool) -> Result<Option<Threads>, Error> {
     if !shared {
         return Ok(None);
     }
     let pool = rayon::ThreadPoolBuilder::new().num_threads(threads).thread_name(|i| format!("gleaner-{i}"));
     let built =
         pool.build().map_err(|source| Error::config("threads", threads, format!("what the system allows: {source}")));
-    built.map(|pool| Some(Arc::new(pool)))
+    built.map(|pool| Some(Threads(Arc::new(pool))))
 }

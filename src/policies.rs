@@ -77,7 +77,9 @@ impl<T: Task> Collector<T> {
     pub fn models(&self) -> Models {
         let open = !matches!(self.config.weight_sync, WeightSync::Off | WeightSync::PerWorker);
         let handles = self.policies.iter().enumerate().filter(|_| open);
-        Models::new(handles.filter_map(|(number, seat)| Some((number, seat.weights.clone()?))))
+        // Collected first: a map is then built by code that does not depend on the task.
+        let handles: Vec<_> = handles.filter_map(|(number, seat)| Some((number, seat.weights.clone()?))).collect();
+        Models::new(handles)
     }
 
     /// Publishes new weights to worker number `worker` alone, from anywhere; each worker's versions begin at 0. A worker that

@@ -65,9 +65,7 @@ struct Driver<T: Task> {
 }
 
 impl<T: Task> Job for Driver<T> {
-    type Item = ();
-
-    fn produce(&mut self) -> Made<()> {
+    fn produce(&mut self) -> Made {
         self.collector.stepwise = true;
         let next = self.collector.next_receipt();
         self.collector.stepwise = false;

@@ -10,7 +10,12 @@ use std::{
 
 use bevy_ecs::prelude::*;
 
-use super::{Budget, Child, Common, Filling, Fleet, Member, Pace};
+use super::{
+    child::{Budget, Child},
+    member::Member,
+    pace::Pace,
+    threads::{Common, Filling, ThreadFleet},
+};
 use crate::{
     build::{self, Build, Share, build_rows},
     builder::{Extra, Setup},
@@ -21,6 +26,7 @@ use crate::{
     env::Stepper,
     error::Error,
     hooks::Hooks,
+    plugin::InstallActing,
     policies::Seat,
     policy::Policies,
     replay_writer::ReplayWriter,
@@ -43,15 +49,16 @@ pub(super) struct Parts<T: Task> {
     extras: Vec<Extra>,
     setup: Vec<Setup>,
     max_memory: usize,
+    act: InstallActing,
     /// Frames that workers may step yet which deliver on their own.
     pub budget: Arc<AtomicU64>,
 }
 
 /// Builds the workers' collectors and the one in front of them, and starts the threads.
 pub(crate) fn build<T: Task>(build: Build<T>) -> Result<Collector<T>, Error> {
-    let Build { config, policies, stepper, hooks, extras, setup, replay, max_memory } = build;
+    let Build { config, policies, stepper, hooks, extras, setup, replay, max_memory, act, .. } = build;
     let budget = Arc::new(AtomicU64::new(config.total_frames.unwrap_or(u64::MAX)));
-    let parts = Parts { config, policies, stepper, extras, setup, max_memory, budget };
+    let parts = Parts { config, policies, stepper, extras, setup, max_memory, act, budget };
     let ranges = parts.config.ranges();
     let stop = Arc::default();
     let mut children: Vec<Child<T>> = Vec::with_capacity(ranges.len());
@@ -174,6 +181,8 @@ impl<T: Task> Parts<T> {
             setup: self.setup.clone(),
             replay: None,
             max_memory: self.max_memory,
+            act: self.act,
+            spread: None,
         })
     }
 
@@ -241,7 +250,7 @@ impl<T: Task> Parts<T> {
         children: Vec<Child<T>>,
         weights: Vec<Handles>,
         stop: Arc<AtomicBool>,
-    ) -> Result<Fleet<T>, Error> {
+    ) -> Result<ThreadFleet<T>, Error> {
         let (config, workers) = (&self.config, children.len());
         for (worker, own) in weights.iter().enumerate() {
             for handle in own.iter().flatten() {
@@ -261,7 +270,7 @@ impl<T: Task> Parts<T> {
             let monitor = member.monitor.clone();
             front.drive.monitor.watch(Watched { worker, monitor, thread: Arc::downgrade(token) });
         }
-        Ok(Fleet {
+        Ok(ThreadFleet {
             // One batch of each may wait beside the one that it makes.
             crew: Crew::start(children.into_iter().zip(tokens), workers)?,
             members,

@@ -8,13 +8,13 @@ use std::{
     },
 };
 
-use super::Common;
+use super::threads::Common;
 use crate::{
     collector::Collector,
     config::CollectorConfig,
     drive::Ticks,
     error::{Error, panic_message},
-    rollout::{Batch, Place},
+    rollout::Place,
     task::Task,
     workers::{Job, Made},
 };
@@ -128,9 +128,7 @@ impl<T: Task> Child<T> {
 }
 
 impl<T: Task> Job for Child<T> {
-    type Item = Batch<T>;
-
-    fn produce(&mut self) -> Made<Batch<T>> {
+    fn produce(&mut self) -> Made {
         if self.orders.as_ref().is_some_and(|orders| orders.load(Relaxed) == 0) {
             return Made::Rest;
         }
@@ -144,7 +142,7 @@ impl<T: Task> Job for Child<T> {
                 if let Some(orders) = &self.orders {
                     orders.fetch_sub(1, Relaxed);
                 }
-                Made::Item(batch)
+                Made::Item(Box::new(batch))
             }
             Ok(None) if std::mem::take(&mut self.collector.not_yet) => Made::More,
             Ok(None) => {

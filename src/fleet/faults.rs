@@ -5,7 +5,7 @@ use std::{
     time::Duration,
 };
 
-use super::{Fleet, Member};
+use super::{member::Member, threads::ThreadFleet};
 use crate::{
     components::WorkerStatus,
     config::OnWorkerFault,
@@ -14,7 +14,7 @@ use crate::{
     task::Task,
 };
 
-impl<T: Task> Fleet<T> {
+impl<T: Task> ThreadFleet<T> {
     /// Finds workers that died or are late.
     pub(super) fn look_after(&mut self, front: &Monitor) -> Result<(), Error> {
         let sending: Vec<_> = self.sending().collect();
@@ -52,7 +52,7 @@ impl<T: Task> Fleet<T> {
             }
             // Of many faults the first one tells most.
             OnWorkerFault::Restart { .. } => Err(self.first.take().unwrap_or(error)),
-            _ if self.here().next().is_none() => Err(error),
+            _ if self.working().next().is_none() => Err(error),
             _ => {
                 tracing::warn!("worker {worker} is lost, the others go on: {error}");
                 // Nobody waits for it to adopt weights.
@@ -80,7 +80,7 @@ impl<T: Task> Fleet<T> {
         if failed && let Some(taken) = &member.taken {
             self.parts.budget.fetch_add(taken.load(Relaxed).saturating_sub(stepped), Relaxed);
             // Not those that have sent an error which is not received yet.
-            let through: Vec<_> = self.here().filter(|worker| self.members[*worker].through).collect();
+            let through: Vec<_> = self.working().filter(|worker| self.members[*worker].through).collect();
             for worker in through {
                 self.members[worker].through = false;
                 self.crew.produce(worker, self.producing);

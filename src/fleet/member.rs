@@ -9,7 +9,7 @@ use std::{
     time::Duration,
 };
 
-use super::Child;
+use super::child::Child;
 use crate::{components::WorkerStatus, stats::Monitor, task::Task};
 
 pub(super) struct Member {

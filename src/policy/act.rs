@@ -10,7 +10,7 @@ use super::{
     plan::{Exploration, Forward, Memory, Outcome, States},
 };
 use crate::{
-    components::{Masks, TickReport},
+    components::{Masks, Threads, TickReport},
     error::Error,
     task::Task,
 };
@@ -97,7 +97,7 @@ impl Shared<'_> {
             let mid = rows.slots.len() * half / pieces;
             let (left, right) = rows.split_at(mid);
             let (left_part, right_part) = part.split_at(mid, self.width);
-            rayon::join(
+            Threads::join(
                 || self.spread(half, left_part, left, report),
                 || self.spread(pieces - half, right_part, right, report),
             );

@@ -113,8 +113,8 @@ fn range_problems(mut ranges: Vec<Range<usize>>, rows: usize) -> Vec<Error> {
 }
 
 /// The column "policy": the number of the policy that acts for the row.
-pub(crate) fn policy_column<'a>(ranges: impl Iterator<Item = &'a Range<u32>>) -> (ColumnSpec, Box<dyn Source>) {
-    let numbers = ranges.zip(0_u32..).flat_map(|(range, policy)| range.clone().map(move |slot| (slot, policy)));
+pub(crate) fn policy_column(ranges: Vec<Range<u32>>) -> (ColumnSpec, Box<dyn Source>) {
+    let numbers = ranges.into_iter().zip(0_u32..).flat_map(|(range, policy)| range.map(move |slot| (slot, policy)));
     let mut numbers: Vec<_> = numbers.collect();
     numbers.sort_unstable();
     let numbers = numbers.into_iter().map(|(_, policy)| policy).collect();
