@@ -11,7 +11,6 @@ use crate::{
     config::CollectorConfig,
     drive::Drive,
     env::{PoolShare, Spawn, Stepper},
-    episode_versions,
     error::Error,
     hooks::Hooks,
     memory,
@@ -109,9 +108,6 @@ pub(crate) fn build_rows<T: Task>(parts: Build<T>, share: Share) -> Result<Colle
     if let Some(options) = config.async_batched {
         let (total_frames, random_frames) = (config.total_frames, config.init_random_frames);
         world.insert_resource(PoolShare { options, total_frames, random_frames, monitor: monitor.clone() });
-    }
-    if config.one_version_per_trajectory {
-        episode_versions::install::<T>(&mut schedule);
     }
     tracing::info!(backend, rows = config.rows, horizon = config.horizon(), "collector built");
     let policies: Vec<_> = actors.iter().map(|(actor, weights)| Seat::of(actor, weights, config.rows)).collect();
@@ -282,7 +278,6 @@ fn open<T: Task>(
                 exploration: config.exploration,
                 threads: config.threads,
                 record_params: config.record_distribution,
-                one_version: config.one_version_per_trajectory,
             },
         )?;
         if let Some(weights) = &share.weights {

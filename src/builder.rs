@@ -175,8 +175,6 @@ impl<T: Task, S: Stepper<T> + 'static> CollectorBuilder<T, S> {
         on_worker_fault: OnWorkerFault => Some(on_worker_fault);
         /// See [`CollectorConfig::max_staleness`].
         max_staleness: u64 => Some(max_staleness);
-        /// See [`CollectorConfig::one_version_per_trajectory`].
-        one_version_per_trajectory: bool => one_version_per_trajectory;
         /// See [`CollectorConfig::weight_sync`].
         weight_sync: WeightSync => weight_sync;
         /// See [`CollectorConfig::weight_sync_interval`].
@@ -210,6 +208,14 @@ impl<T: Task, S: Stepper<T> + 'static> CollectorBuilder<T, S> {
     pub fn workers(mut self, workers: usize) -> Self {
         self.config.workers = workers;
         self.asked.workers = Some(fleet::build);
+        self
+    }
+
+    /// See [`CollectorConfig::one_version_per_trajectory`].
+    #[must_use]
+    pub fn one_version_per_trajectory(mut self, one_version_per_trajectory: bool) -> Self {
+        self.config.one_version_per_trajectory = one_version_per_trajectory;
+        self.asked.episodes = Some(Way::episodes());
         self
     }
 

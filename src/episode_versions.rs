@@ -5,9 +5,10 @@
 use bevy_ecs::prelude::*;
 
 use crate::{
-    components::{EpisodeStep, Observation, RolloutSlot, Slot, column},
+    components::{AllRows, EpisodeStep, Observation, RolloutSlot, Slot, column},
     config::CollectorConfig,
     error::Error,
+    plugin::act_for,
     policy::{Actor, Policies},
     schedule::{CollectSystems, Overlap, TaskSystems},
     task::Task,
@@ -34,8 +35,9 @@ pub(crate) fn conflicts<T: Task>(config: &CollectorConfig, policies: &Policies<T
     parts.into_iter().filter(|(holds, ..)| *holds).map(|(_, second, reason)| conflict(second, reason)).collect()
 }
 
-/// Adds the system that notes which weights each episode acts by.
-pub(crate) fn install<T: Task>(schedule: &mut Schedule) {
+/// Policies act for all rows at once, each row by the weights of its episode.
+pub(crate) fn act_by_episode<T: Task>(schedule: &mut Schedule, stage: CollectSystems, observes: bool) {
+    act_for::<T, AllRows>(schedule, stage, observes);
     let stamp = stamp::<T>.after(CollectSystems::Record).before(CollectSystems::Assemble);
     schedule.add_systems(stamp.in_set(TaskSystems::of::<T>()));
 }

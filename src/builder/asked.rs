@@ -6,6 +6,7 @@ use crate::{
     components::AllRows,
     config::CollectorConfig,
     env::Stepper,
+    episode_versions,
     error::Error,
     fleet,
     plugin::{self, InstallActing},
@@ -23,6 +24,7 @@ pub(super) struct Way<T: Task, S> {
 pub(super) struct Asked<T: Task, S> {
     pub lanes: Option<Way<T, S>>,
     pub pool: Option<Way<T, S>>,
+    pub episodes: Option<Way<T, S>>,
     pub workers: Option<Spread<T>>,
 }
 
@@ -37,6 +39,11 @@ impl<T: Task, S: Stepper<T> + 'static> Way<T, S> {
         Self { stepper: |rows| Ok(Box::new(rows.with_lanes())), act: plugin::act_for_lanes::<T> }
     }
 
+    /// All rows at once, each by the weights of its episode.
+    pub(super) fn episodes() -> Self {
+        Self { act: episode_versions::act_by_episode::<T>, ..Self::plain() }
+    }
+
     /// Each at its own pace, on threads.
     pub(super) fn pool() -> Self {
         Self { stepper: S::pooled, act: batched::act_for_ready::<T> }
@@ -45,20 +52,26 @@ impl<T: Task, S: Stepper<T> + 'static> Way<T, S> {
 
 impl<T: Task, S> Default for Asked<T, S> {
     fn default() -> Self {
-        Self { lanes: None, pool: None, workers: None }
+        Self { lanes: None, pool: None, episodes: None, workers: None }
     }
 }
 
 impl<T: Task, S: Stepper<T> + 'static> Asked<T, S> {
     /// For options that are not known yet.
     pub(super) fn all() -> Self {
-        Self { lanes: Some(Way::lanes()), pool: Some(Way::pool()), workers: Some(fleet::build) }
+        Self {
+            lanes: Some(Way::lanes()),
+            pool: Some(Way::pool()),
+            episodes: Some(Way::episodes()),
+            workers: Some(fleet::build),
+        }
     }
 
     /// What `config` takes of them: how rows act and step, and what spreads them over workers.
     pub(super) fn taken(self, config: &CollectorConfig) -> (Way<T, S>, Option<Spread<T>>) {
         let lanes = self.lanes.filter(|_| config.overlap == Overlap::Two);
         let pool = self.pool.filter(|_| config.async_batched.is_some());
-        (pool.or(lanes).unwrap_or_else(Way::plain), self.workers.filter(|_| config.workers > 0))
+        let episodes = self.episodes.filter(|_| config.one_version_per_trajectory);
+        (pool.or(lanes).or(episodes).unwrap_or_else(Way::plain), self.workers.filter(|_| config.workers > 0))
     }
 }

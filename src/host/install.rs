@@ -153,16 +153,8 @@ impl<T: Task> HostBuilder<T> {
         }
         let (slots, exploration) = (rows as usize, config.exploration);
         let rows_of = 0..u32::MAX;
-        let duty = Duty {
-            policy: 0,
-            rows: rows_of,
-            slots,
-            all_rows: slots,
-            exploration,
-            threads: 1,
-            record_params: false,
-            one_version: false,
-        };
+        let duty =
+            Duty { policy: 0, rows: rows_of, slots, all_rows: slots, exploration, threads: 1, record_params: false };
         let (actor, initial) = Actor::open(policy, duty)?;
         let weights = match (actor.plan(), initial) {
             (Some(plan), Some(initial)) => Some(WeightsHandle::new(plan.tensors(), (*initial).clone())?),

@@ -12,7 +12,7 @@ use super::{
     backend::Backend,
     cpu::CpuNetwork,
     evaluate::Evaluator,
-    former::Former,
+    former::ByEpisode,
     normalize::{Normalizer, RunningNorm},
     packing::{PackedWeights, Packing},
     plan::{Exploration, Network, Plan, States},
@@ -58,8 +58,6 @@ pub(crate) struct Duty {
     pub threads: usize,
     /// Whether distributions are recorded.
     pub record_params: bool,
-    /// Whether an episode acts by one set of weights to its end.
-    pub one_version: bool,
 }
 
 impl Duty {
@@ -85,7 +83,7 @@ pub(super) struct NetworkActor<T: Task> {
     /// The weights that all networks act by.
     pub packed: PackedWeights,
     /// What running episodes act by, if each acts by one set to its end.
-    pub former: Option<Box<Former<T>>>,
+    pub former: Option<Box<dyn ByEpisode<T>>>,
     pub exploration: Exploration,
     pub normalizer: Option<Normalizer>,
     /// The statistics that the next adoption takes its normaliser from.
@@ -269,7 +267,7 @@ impl<T: Task> Actor<T> {
 
 impl<T: Task> NetworkActor<T> {
     fn open(policy: &NetworkPolicy, duty: &Duty) -> Result<(Self, Arc<Weights>), Error> {
-        let Duty { slots, exploration, threads, record_params, one_version, .. } = *duty;
+        let Duty { slots, exploration, threads, record_params, .. } = *duty;
         let (rows, plan) = (duty.count(), policy.spec.plan::<T>()?);
         plan.head.check(exploration)?;
         let weights = Arc::new(policy.initial_weights(&plan)?);
@@ -299,7 +297,7 @@ impl<T: Task> NetworkActor<T> {
             networks: networks.into_iter().map(|network| Mutex::new(Lane { network, inputs: Vec::new() })).collect(),
             packing: Packing::new(packer),
             packed: packed.clone(),
-            former: one_version.then(|| Box::new(Former::new(slots))),
+            former: None,
             plan,
             normalizer,
             running,

@@ -14,9 +14,33 @@ use crate::{
     task::Task,
 };
 
+/// How a network acts for rows, each by the weights of its episode: an object, so that tasks whose episodes need not act by
+/// one set are not compiled for it.
+pub(super) trait ByEpisode<T: Task>: Send + Sync {
+    /// Acts for `rows`, those of each set together.
+    fn act(
+        &mut self,
+        network: &mut NetworkActor<T>,
+        rows: Rows<'_, T>,
+        frames: u64,
+        pieces: usize,
+        report: &TickReport<T>,
+    );
+
+    /// Takes what acted until now.
+    fn keep(&mut self, set: Set);
+
+    /// By slot, [`NONE`] for rows of other policies: the version that the running episode began under; none if all rows
+    /// act by the newest.
+    fn versions(&self) -> Option<&[u64]>;
+
+    /// Notes that episodes begin under version `newest` in these slots; gives back sets that no row acts by any more.
+    fn note(&mut self, newest: u64, slots: &mut dyn Iterator<Item = Slot>) -> Vec<Set>;
+}
+
 /// What running episodes of a network's rows act by.
-pub(super) struct Former<T: Task> {
-    /// By slot: the version that the running episode began under; [`NONE`] for rows of other policies.
+struct Former<T: Task> {
+    /// By slot: the version that the running episode began under.
     versions: Vec<u64>,
     /// Those of running episodes but the newest, oldest first.
     sets: Vec<Set>,
@@ -27,7 +51,7 @@ pub(super) struct Former<T: Task> {
 const NONE: u64 = u64::MAX;
 
 /// Weights that were the newest once.
-struct Set {
+pub(super) struct Set {
     version: u64,
     weights: Arc<Weights>,
     packed: PackedWeights,
@@ -35,67 +59,95 @@ struct Set {
 }
 
 impl<T: Task> Former<T> {
-    pub(super) fn new(slots: usize) -> Self {
-        Self { versions: vec![NONE; slots], sets: Vec::new(), gathered: Gathered::default() }
-    }
-
-    /// Acts for `rows`, those of each set together.
-    fn act(
+    /// Acts for those of `rows` whose episodes began under set number `number`; by the newest weights for all others.
+    fn act_by(
         &mut self,
+        number: usize,
         network: &mut NetworkActor<T>,
         rows: &mut Rows<'_, T>,
-        frames: u64,
-        pieces: usize,
+        (frames, pieces): (u64, usize),
         report: &TickReport<T>,
     ) -> Result<(), Error> {
         let Self { versions, sets, gathered } = self;
-        let all = rows.slots.len();
-        let set_of = |versions: &[u64], sets: &[Set], slot: Slot, step: EpisodeStep| {
+        let set_of = |slot: Slot, step: EpisodeStep| {
             let own = versions.get(slot.0 as usize).filter(|_| step.0 > 0);
             sets.iter().position(|set| own == Some(&set.version)).unwrap_or(sets.len())
         };
-        for number in 0..=sets.len() {
-            gathered.gather(rows, |slot, step| set_of(versions, sets, slot, step) == number);
-            let pieces = (pieces * gathered.at.len() / all).max(1);
-            match sets.get_mut(number) {
-                Some(_) if gathered.at.is_empty() => continue,
-                Some(set) => {
-                    network.turn_to(&set.packed, &set.weights)?;
-                    std::mem::swap(&mut network.normalizer, &mut set.normalizer);
+        gathered.gather(rows, |slot, step| set_of(slot, step) == number);
+        let pieces = (pieces * gathered.at.len() / rows.slots.len()).max(1);
+        match sets.get_mut(number) {
+            Some(_) if gathered.at.is_empty() => return Ok(()),
+            Some(set) => {
+                network.turn_to(&set.packed, &set.weights)?;
+                std::mem::swap(&mut network.normalizer, &mut set.normalizer);
+                network.act_by_newest(gathered.rows(), frames, pieces, report);
+                std::mem::swap(&mut network.normalizer, &mut set.normalizer);
+            }
+            None => {
+                network.turn_to(&network.packed.clone(), &network.evaluator.weights())?;
+                if !gathered.at.is_empty() {
                     network.act_by_newest(gathered.rows(), frames, pieces, report);
-                    std::mem::swap(&mut network.normalizer, &mut set.normalizer);
-                }
-                None => {
-                    network.turn_to(&network.packed.clone(), &network.evaluator.weights())?;
-                    if !gathered.at.is_empty() {
-                        network.act_by_newest(gathered.rows(), frames, pieces, report);
-                    }
                 }
             }
-            gathered.scatter(rows);
         }
+        gathered.scatter(rows);
         Ok(())
+    }
+}
+
+impl<T: Task> ByEpisode<T> for Former<T> {
+    fn act(
+        &mut self,
+        network: &mut NetworkActor<T>,
+        mut rows: Rows<'_, T>,
+        frames: u64,
+        pieces: usize,
+        report: &TickReport<T>,
+    ) {
+        let first = rows.rows.first().map_or(0, |row| row.0);
+        for number in 0..=self.sets.len() {
+            if let Err(error) = self.act_by(number, network, &mut rows, (frames, pieces), report) {
+                return report.fail(first, error);
+            }
+        }
+    }
+
+    fn keep(&mut self, set: Set) {
+        self.sets.push(set);
+    }
+
+    fn versions(&self) -> Option<&[u64]> {
+        (!self.sets.is_empty()).then_some(&self.versions)
+    }
+
+    fn note(&mut self, newest: u64, slots: &mut dyn Iterator<Item = Slot>) -> Vec<Set> {
+        for slot in slots {
+            if let Some(version) = self.versions.get_mut(slot.0 as usize) {
+                *version = newest;
+            }
+        }
+        let Self { versions, sets, .. } = self;
+        sets.extract_if(.., |set| !versions.contains(&set.version)).collect()
     }
 }
 
 impl<T: Task> NetworkActor<T> {
     /// Acts for `rows`, each by the weights that are its episode's; the policy acted for `frames` frames before this tick.
-    pub(super) fn act(&mut self, mut rows: Rows<'_, T>, frames: u64, pieces: usize, report: &TickReport<T>) {
-        let Some(mut former) = self.former.take_if(|former| !former.sets.is_empty()) else {
-            return self.act_by_newest(rows, frames, pieces, report);
-        };
-        let first = rows.rows.first().map_or(0, |row| row.0);
-        if let Err(error) = former.act(self, &mut rows, frames, pieces, report) {
-            report.fail(first, error);
+    pub(super) fn act(&mut self, rows: Rows<'_, T>, frames: u64, pieces: usize, report: &TickReport<T>) {
+        match self.former.take_if(|former| former.versions().is_some()) {
+            Some(mut former) => {
+                former.act(self, rows, frames, pieces, report);
+                self.former = Some(former);
+            }
+            None => self.act_by_newest(rows, frames, pieces, report),
         }
-        self.former = Some(former);
     }
 
-    /// Keeps what acts now, as version `version`, for the episodes that run.
+    /// Keeps what acts now, as version `version`, for the episodes that run, if they go on by it.
     pub(super) fn keep_for_episodes(&mut self, version: u64) {
         let (weights, packed) = (self.evaluator.weights(), self.packed.clone());
         if let Some(former) = &mut self.former {
-            former.sets.push(Set { version, weights, packed, normalizer: self.normalizer.clone() });
+            former.keep(Set { version, weights, packed, normalizer: self.normalizer.clone() });
         }
     }
 
@@ -110,29 +162,27 @@ impl<T: Task> NetworkActor<T> {
 }
 
 impl<T: Task> Actor<T> {
-    /// Notes that the episodes of rows whose newest frame was their first one go on under version `newest`, and lets go of
-    /// weights that no row acts by any more. Whether any row acts by others than the newest.
+    /// From the first call on an episode acts by one set of weights. Notes that the episodes of rows whose newest frame was
+    /// their first one go on under version `newest`, and lets go of weights that no row acts by any more. Whether any row
+    /// acts by others than the newest.
     pub(crate) fn note_episodes(&mut self, newest: u64, rows: impl Iterator<Item = (Slot, EpisodeStep)>) -> bool {
-        let own = self.duty.rows.clone();
+        let (own, slots) = (self.duty.rows.clone(), self.duty.slots);
         let ActorKind::Network(network) = &mut self.kind else { return false };
-        let Some(former) = &mut network.former else { return false };
-        for (slot, _) in rows.filter(|(slot, step)| step.0 == 0 && own.contains(&slot.0)) {
-            if let Some(version) = former.versions.get_mut(slot.0 as usize) {
-                *version = newest;
-            }
-        }
-        let Former { versions, sets, .. } = &mut **former;
-        for set in sets.extract_if(.., |set| !versions.contains(&set.version)) {
-            network.packing.retire([set.packed, set.weights]);
-        }
-        !sets.is_empty()
+        let former = network.former.get_or_insert_with(|| {
+            Box::new(Former { versions: vec![NONE; slots], sets: Vec::new(), gathered: Gathered::default() })
+        });
+        let mut begun = rows.filter(|(slot, step)| step.0 == 0 && own.contains(&slot.0)).map(|(slot, _)| slot);
+        let unused = former.note(newest, &mut begun);
+        let apart = former.versions().is_some();
+        unused.into_iter().for_each(|set| network.packing.retire([set.packed, set.weights]));
+        apart
     }
 
     /// By slot: the version that its episode acts by; none if that is the newest one everywhere.
     pub(crate) fn episode_versions(&self) -> Option<impl Iterator<Item = (usize, u64)>> {
         let ActorKind::Network(network) = &self.kind else { return None };
-        let former = network.former.as_ref().filter(|former| !former.sets.is_empty())?;
-        Some(former.versions.iter().copied().enumerate().filter(|(_, version)| *version != NONE))
+        let versions = network.former.as_ref()?.versions()?.iter().copied();
+        Some(versions.enumerate().filter(|(_, version)| *version != NONE))
     }
 }
 
