@@ -7,10 +7,11 @@ use bevy_ecs::prelude::*;
 
 use crate::{
     collector::Collector,
-    components::{Acted, EpisodeStep, Flags, RolloutSlot, Slot, column},
+    components::{Acted, EpisodeStep, Flags, ReadyRows, RolloutSlot, Slot, column},
     config::CollectorConfig,
     env::AsyncBatched,
     error::Error,
+    plugin::act_for,
     policy::{Policies, Policy},
     replay_writer::ReplayWriteMode,
     rollout::{Batch, Block},
@@ -47,8 +48,10 @@ pub(crate) fn policy_conflicts<T: Task>(options: Option<&AsyncBatched>, policies
     systems.then_some(Error::Conflict { first: "policy", second: "async_batched", reason }).into_iter().collect()
 }
 
-/// Adds the system that says which rows had frames in a turn, and how their actions came about.
-pub(crate) fn install<T: Task>(schedule: &mut Schedule) {
+/// Policies act for the rows that are ready; a system says which rows had frames in a turn, and how their actions came
+/// about.
+pub(crate) fn act_for_ready<T: Task>(schedule: &mut Schedule, stage: CollectSystems, observes: bool) {
+    act_for::<T, ReadyRows>(schedule, stage, observes);
     let stamp = stamp::<T>.after(CollectSystems::Record).before(CollectSystems::Assemble);
     schedule.add_systems(stamp.in_set(TaskSystems::of::<T>()));
 }

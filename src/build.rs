@@ -5,7 +5,6 @@ use std::{ops::Range, sync::Arc};
 use bevy_ecs::{prelude::*, schedule::LogLevel};
 
 use crate::{
-    batched,
     builder::{Extra, Setup},
     collector::Collector,
     components::{ColumnSpec, Parallelism, Threads, TickPlan, Worker},
@@ -13,10 +12,9 @@ use crate::{
     drive::Drive,
     env::{PoolShare, Spawn, Stepper},
     error::Error,
-    fleet,
     hooks::Hooks,
     memory,
-    plugin::{self, TaskParts},
+    plugin::{self, InstallActing, TaskParts},
     policies::Seat,
     policy::{self, Actor, Duty, Policies, Policy, plan::Plan},
     replay::Replay,
@@ -39,7 +37,13 @@ pub(crate) struct Build<T: Task> {
     pub setup: Vec<Setup>,
     pub replay: Option<Replay<T>>,
     pub max_memory: usize,
+    pub act: InstallActing,
+    /// Spreads the rows over workers.
+    pub spread: Option<Spread<T>>,
 }
+
+/// Builds the collector in front of workers.
+pub(crate) type Spread<T> = fn(Build<T>) -> Result<Collector<T>, Error>;
 
 /// The rows of a world among those of all workers.
 pub(crate) struct Share {
@@ -64,8 +68,8 @@ pub(crate) fn build<T: Task>(parts: Build<T>) -> Result<Collector<T>, Error> {
         let rows = config.rows;
         tracing::warn!("frames_per_batch {asked} is no multiple of {rows} rows: batches have {effective} frames");
     }
-    if config.workers > 0 {
-        return fleet::build(parts);
+    if let Some(spread) = parts.spread {
+        return spread(parts);
     }
     let rows = config.rows;
     let policies = parts.policies.rows(rows).map(|range| range.len()).collect();
@@ -77,7 +81,7 @@ pub(crate) fn build<T: Task>(parts: Build<T>) -> Result<Collector<T>, Error> {
 
 /// Builds a collector of rows in a world of its own.
 pub(crate) fn build_rows<T: Task>(parts: Build<T>, share: Share) -> Result<Collector<T>, Error> {
-    let Build { config, policies, mut stepper, hooks, extras, setup, replay, max_memory } = parts;
+    let Build { config, policies, mut stepper, hooks, extras, setup, replay, max_memory, act, .. } = parts;
     let effective = config.effective_frames_per_batch();
     let mut world = World::new();
     // Conflicts among gleaner's own systems are errors; a host's systems only warn.
@@ -103,8 +107,7 @@ pub(crate) fn build_rows<T: Task>(parts: Build<T>, share: Share) -> Result<Colle
     });
     if let Some(options) = config.async_batched {
         let (total_frames, random_frames) = (config.total_frames, config.init_random_frames);
-        stepper = stepper.pooled(PoolShare { options, total_frames, random_frames, monitor: monitor.clone() })?;
-        batched::install::<T>(&mut schedule);
+        world.insert_resource(PoolShare { options, total_frames, random_frames, monitor: monitor.clone() });
     }
     tracing::info!(backend, rows = config.rows, horizon = config.horizon(), "collector built");
     let policies: Vec<_> = actors.iter().map(|(actor, weights)| Seat::of(actor, weights, config.rows)).collect();
@@ -128,10 +131,9 @@ pub(crate) fn build_rows<T: Task>(parts: Build<T>, share: Share) -> Result<Colle
             rollout,
             replay,
             parallelism,
+            act,
             infer: if config.async_batched.is_some() { CollectSystems::Respond } else { CollectSystems::Infer },
-            overlap: config.overlap,
             adopter: share.worker.unwrap_or(0),
-            pooled: config.async_batched.is_some(),
         },
     );
     let spawn = Spawn {
@@ -153,10 +155,8 @@ pub(crate) fn build_rows<T: Task>(parts: Build<T>, share: Share) -> Result<Colle
     }
     schedule.initialize(&mut world).map_err(|error| plugin::schedule_error(&error, &schedule, &world))?;
     let threads = threads(config.threads, shared)?;
-    if config.executor == Executor::MultiThreaded
-        && let Some(pool) = &threads
-    {
-        world.resource_mut::<TickPlan<T>>().threads = Some(Threads(pool.clone()));
+    if config.executor == Executor::MultiThreaded {
+        world.resource_mut::<TickPlan<T>>().threads = threads.clone();
     }
     let pool = ArenaPool::new(specs.len(), config.max_arenas);
     let mut drive = Drive::new(world, schedule, threads, pool, specs, monitor, share.rows);
@@ -209,7 +209,7 @@ pub(crate) fn columns<T: Task>(
     let networks = || plans.iter().flatten();
     let mut columns = Columns::of::<T>(world, networks().next().is_some());
     if policies.len() > 1 {
-        let (spec, source) = policy::policy_column(policies.iter().map(|(range, _)| range));
+        let (spec, source) = policy::policy_column(policies.iter().map(|(range, _)| range.clone()).collect());
         columns.add(spec, Some(source));
     }
     let conflict = |first, reason: &str| Error::Conflict { first, second: "policy", reason: reason.into() };
@@ -267,6 +267,7 @@ fn open<T: Task>(
     share: &Share,
 ) -> Result<Vec<(Actor<T>, Option<WeightsHandle>)>, Error> {
     let open = |(number, (rows, policy)): (usize, (Range<u32>, Policy<T>))| {
+        let name = policy.name.clone();
         let (actor, initial) = Actor::open(
             policy,
             Duty {
@@ -283,7 +284,7 @@ fn open<T: Task>(
             return Ok((actor, weights[number].clone()));
         }
         let weights = match (actor.plan(), initial) {
-            (Some(plan), Some(initial)) => Some(WeightsHandle::new(plan.tensors(), (*initial).clone())?),
+            (Some(plan), Some(initial)) => Some(WeightsHandle::named(name, plan.tensors(), (*initial).clone())?),
             _ => None,
         };
         Ok((actor, weights))
@@ -318,12 +319,12 @@ fn parallelism<T: Task>(config: &CollectorConfig, actors: &[(Actor<T>, Option<We
 
 /// The threads of a collector; none if the calling thread does everything: entering a pool wakes one of its threads,
 /// which costs more than a rollout of a few rows.
-fn threads(threads: usize, shared: bool) -> Result<Option<Arc<rayon::ThreadPool>>, Error> {
+fn threads(threads: usize, shared: bool) -> Result<Option<Threads>, Error> {
     if !shared {
         return Ok(None);
     }
     let pool = rayon::ThreadPoolBuilder::new().num_threads(threads).thread_name(|i| format!("gleaner-{i}"));
     let built =
         pool.build().map_err(|source| Error::config("threads", threads, format!("what the system allows: {source}")));
-    built.map(|pool| Some(Arc::new(pool)))
+    built.map(|pool| Some(Threads(Arc::new(pool))))
 }

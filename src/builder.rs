@@ -1,17 +1,22 @@
 //! The builder: every option by a method, and the parts that are no data.
 
+mod asked;
+
 use std::{sync::Arc, time::Duration};
 
 use bevy_ecs::prelude::*;
 
 use crate::{
     batched,
+    builder::asked::{Asked, Way},
     collector::{Build, Collector, build},
     config::{CollectorConfig, Delivery, MAX_ROLLOUT_BYTES, OnWorkerFault, ReplayWriteMode, TrajFormat},
     data::Data,
     env::{AsyncBatched, BatchEnv, BatchStepper, Env, RowContext, RowStepper, Stepper},
+    episode_versions,
     error::{BoxError, Error},
     feed::Feed,
+    fleet,
     hooks::Hooks,
     policy::{Exploration, Policies, Policy},
     replay::Replay,
@@ -32,6 +37,7 @@ pub struct CollectorBuilder<T: Task, S> {
     replay: Option<Replay<T>>,
     source: Option<Box<dyn WeightsSource>>,
     max_memory: usize,
+    asked: Asked<T, S>,
 }
 
 pub(crate) type Setup = Arc<dyn Fn(&mut World, &mut Schedule) + Send + Sync>;
@@ -49,8 +55,7 @@ impl<E: Env> Collector<E> {
     pub fn with_factory(
         factory: impl Fn(&mut RowContext) -> Result<E, BoxError> + Send + Sync + 'static,
     ) -> CollectorBuilder<E, RowStepper<E>> {
-        let stepper = RowStepper { factory: Arc::new(factory), options: E::Options::default() };
-        CollectorBuilder::new(stepper)
+        CollectorBuilder::new(RowStepper::new(factory))
     }
 }
 
@@ -104,6 +109,7 @@ impl<T: Task, S: Stepper<T> + 'static> CollectorBuilder<T, S> {
             replay: None,
             source: None,
             max_memory: MAX_ROLLOUT_BYTES,
+            asked: Asked::default(),
         }
     }
 
@@ -111,6 +117,7 @@ impl<T: Task, S: Stepper<T> + 'static> CollectorBuilder<T, S> {
     #[must_use]
     pub fn config(mut self, config: CollectorConfig) -> Self {
         self.config = config;
+        self.asked = Asked::all();
         self
     }
 
@@ -154,12 +161,8 @@ impl<T: Task, S: Stepper<T> + 'static> CollectorBuilder<T, S> {
         threads: usize => threads;
         /// See [`CollectorConfig::executor`].
         executor: Executor => executor;
-        /// See [`CollectorConfig::overlap`].
-        overlap: Overlap => overlap;
         /// See [`CollectorConfig::worker`].
         worker: u16 => Some(worker);
-        /// See [`CollectorConfig::workers`].
-        workers: usize => workers;
         /// See [`CollectorConfig::delivery`].
         delivery: Delivery => Some(delivery);
         /// See [`CollectorConfig::worker_rows`].
@@ -170,8 +173,12 @@ impl<T: Task, S: Stepper<T> + 'static> CollectorBuilder<T, S> {
         worker_deadline: Duration => Some(worker_deadline);
         /// See [`CollectorConfig::on_worker_fault`].
         on_worker_fault: OnWorkerFault => Some(on_worker_fault);
+        /// See [`CollectorConfig::max_staleness`].
+        max_staleness: u64 => Some(max_staleness);
         /// See [`CollectorConfig::weight_sync`].
         weight_sync: WeightSync => weight_sync;
+        /// See [`CollectorConfig::weight_sync_interval`].
+        weight_sync_interval: u64 => Some(weight_sync_interval);
         /// See [`CollectorConfig::max_arenas`].
         max_arenas: usize => max_arenas;
         /// See [`CollectorConfig::reward`].
@@ -182,12 +189,42 @@ impl<T: Task, S: Stepper<T> + 'static> CollectorBuilder<T, S> {
         record_states: bool => record_states;
         /// See [`CollectorConfig::episode_events`].
         episode_events: bool => episode_events;
-        /// See [`CollectorConfig::async_batched`].
-        async_batched: AsyncBatched => Some(async_batched);
         /// See [`CollectorConfig::step_rows_per_thread`].
         step_rows_per_thread: usize => Some(step_rows_per_thread);
         /// See [`CollectorConfig::infer_rows_per_thread`].
         infer_rows_per_thread: usize => infer_rows_per_thread;
+    }
+
+    /// See [`CollectorConfig::overlap`].
+    #[must_use]
+    pub fn overlap(mut self, overlap: Overlap) -> Self {
+        self.config.overlap = overlap;
+        self.asked.lanes = Some(Way::lanes());
+        self
+    }
+
+    /// See [`CollectorConfig::workers`].
+    #[must_use]
+    pub fn workers(mut self, workers: usize) -> Self {
+        self.config.workers = workers;
+        self.asked.workers = Some(fleet::build);
+        self
+    }
+
+    /// See [`CollectorConfig::one_version_per_trajectory`].
+    #[must_use]
+    pub fn one_version_per_trajectory(mut self, one_version_per_trajectory: bool) -> Self {
+        self.config.one_version_per_trajectory = one_version_per_trajectory;
+        self.asked.episodes = Some(Way::episodes());
+        self
+    }
+
+    /// See [`CollectorConfig::async_batched`].
+    #[must_use]
+    pub fn async_batched(mut self, async_batched: AsyncBatched) -> Self {
+        self.config.async_batched = Some(async_batched);
+        self.asked.pool = Some(Way::pool());
+        self
     }
 
     /// Records component `C` of the rows as column `name`. Rows that lack it have zeros there.
@@ -255,13 +292,16 @@ impl<T: Task, S: Stepper<T> + 'static> CollectorBuilder<T, S> {
 
     /// Checks everything and builds the collector. All wrong options are reported at once.
     pub fn build(self) -> Result<Collector<T>, Error> {
-        let Self { config, policies, stepper, hooks, extras, setup, replay, source, max_memory } = self;
+        let Self { config, policies, stepper, hooks, extras, setup, replay, source, max_memory, asked } = self;
         config.check(replay.is_some())?;
         Error::all(policies.problems(config.rows))?;
         Error::all(batched::policy_conflicts(config.async_batched.as_ref(), &policies))?;
+        Error::all(episode_versions::conflicts(&config, &policies))?;
+        let (Way { stepper: way, act }, spread) = asked.taken(&config);
+        let stepper = way(stepper)?;
         let feed = Feed::open(&config.weight_sync, source, &policies.networks())?;
-        let stepper = Box::new(stepper);
-        let built = build(Build { config, policies, stepper, hooks, extras, setup, replay, max_memory })?;
+        feed.check_interval(config.weight_sync_interval)?;
+        let built = build(Build { config, policies, stepper, hooks, extras, setup, replay, max_memory, act, spread })?;
         Ok(built.fed_by(feed))
     }
 }

@@ -21,7 +21,7 @@ use crate::{
     rollout::{Assembly, Batch},
     stats::{Monitor, Stats},
     task::Task,
-    weights::WeightsHandle,
+    weights::{Models, WeightsHandle},
 };
 
 pub(crate) use crate::build::{Build, build};
@@ -88,7 +88,7 @@ pub struct Collector<T: Task> {
     pub(crate) entities: Vec<Entity>,
     pub(crate) state: State,
     /// The workers that step the rows; none inline.
-    pub(crate) fleet: Option<Box<Fleet<T>>>,
+    pub(crate) fleet: Option<Box<dyn Fleet<T>>>,
     /// Frames that this worker may step, if several share a budget.
     pub(crate) budget: Option<Budget>,
     /// Whether a wait for episodes is left after a rollout, so that orders are seen; and whether it was, at the last call.
@@ -100,6 +100,8 @@ pub struct Collector<T: Task> {
     pub(crate) joined_in_front: bool,
     /// What brings new weights.
     pub(crate) feed: Feed,
+    /// By worker, if each has weights of its own.
+    pub(crate) worker_models: Vec<Models>,
 }
 
 impl<T: Task> Collector<T> {
@@ -112,10 +114,10 @@ impl<T: Task> Collector<T> {
         agents: usize,
         entities: Vec<Entity>,
     ) -> Self {
-        let evaluators = || policies.iter().map(|policy| policy.evaluator.clone());
-        let critic: Option<Arc<dyn Critic<T>>> = match &policies[..] {
-            [policy] => policy.evaluator.clone().map(|evaluator| Arc::new(evaluator) as _),
-            _ => evaluators().flatten().next().map(|_| Arc::new(Critics(evaluators().collect())) as _),
+        let mut evaluators: Vec<_> = policies.iter().map(|policy| policy.evaluator.clone()).collect();
+        let critic: Option<Arc<dyn Critic<T>>> = match &mut evaluators[..] {
+            [only] => only.take().map(|evaluator| Arc::new(evaluator) as _),
+            _ => evaluators.iter().any(Option::is_some).then(|| Arc::new(Critics(evaluators)) as _),
         };
         Self {
             drive,
@@ -134,6 +136,7 @@ impl<T: Task> Collector<T> {
             stop: Arc::default(),
             joined_in_front: false,
             feed: Feed::default(),
+            worker_models: Vec::new(),
         }
     }
 

@@ -115,8 +115,28 @@ pub struct CollectorConfig {
     /// What happens when a worker panics or misses its deadline. Only with `workers`. Default:
     /// [`OnWorkerFault::Stop`].
     pub on_worker_fault: Option<OnWorkerFault>,
+    /// Most batches that may be taken between the begin of a batch and its own turn. So every frame acted under weights at
+    /// least as new as the newest ones when the batch so many before its own was asked for: a learner that publishes at
+    /// most once for each batch gets no frame more than so many versions old. Workers are held back for it and nothing is
+    /// discarded: one batch more than this is made, waits or is used at a time; a slow worker's batch has its turn before
+    /// it would be late, faster ones wait for it. At 0 no worker steps while a batch is used. Only with `workers` that
+    /// deliver on their own, and not with whole trajectories, which are as old as they are long. Elsewhere a batch is begun
+    /// when it is asked for, under the newest weights. Default: none, each worker goes on while there is room.
+    pub max_staleness: Option<u64>,
+    /// Whether an episode acts to its end by the weights that were the newest ones when it began: new ones act for a row
+    /// from its next episode on, and every trajectory's first version is its last. Nobody waits for it: sets that running
+    /// episodes began under are kept, as many as are published while the longest one runs, and in each tick the network
+    /// runs once for the rows of each, so more often for fewer rows; on a GPU the weights are sent there each time. A
+    /// version counts as adopted as soon as new episodes begin under it; an evaluator, and so a batch's values behind its
+    /// frames, go by the newest. Only with a network, not with `overlap`, `async_batched`, `record_distribution` and
+    /// `max_staleness`; such a collector is not saved. Default: no.
+    pub one_version_per_trajectory: bool,
     /// Where new weights come from. Other than [`WeightSync::Shared`] only with a network. Default: whoever publishes them.
     pub weight_sync: WeightSync,
+    /// Batches, or writes to a replay buffer, from one look for new weights to the next. Only with a
+    /// [`WeightSync::File`], of which `every` holds as well, or a
+    /// [`weights_source`](CollectorBuilder::weights_source). Default: 1, before each.
+    pub weight_sync_interval: Option<u64>,
     /// Batches that may be alive at once. Default: 8.
     pub max_arenas: usize,
     /// How recorded rewards are made from the environment's. Default: as they are.
@@ -169,7 +189,10 @@ impl Default for CollectorConfig {
             preemptive_threshold: None,
             worker_deadline: None,
             on_worker_fault: None,
+            max_staleness: None,
+            one_version_per_trajectory: false,
             weight_sync: WeightSync::Shared,
+            weight_sync_interval: None,
             max_arenas: 8,
             reward: RewardTransform::default(),
             record_distribution: false,

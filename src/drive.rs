@@ -12,7 +12,7 @@ use bevy_ecs::prelude::*;
 
 use crate::{
     components::{
-        ColumnSpec, EpisodeReturn, Observation, RolloutSlot, RowIndex, Slot, TickPlan, TickReport, TrajectoryId,
+        ColumnSpec, EpisodeReturn, RolloutSlot, RowIndex, Slot, Threads, TickPlan, TickReport, TrajectoryId, rows_of,
     },
     config::CollectorConfig,
     error::Error,
@@ -28,7 +28,7 @@ use crate::{
 pub(crate) struct Drive<T: Task> {
     pub world: World,
     pub schedule: Schedule,
-    threads: Option<Arc<rayon::ThreadPool>>,
+    threads: Option<Threads>,
     pub pool: ArenaPool<T>,
     pub specs: Arc<[ColumnSpec]>,
     pub monitor: Monitor,
@@ -37,8 +37,8 @@ pub(crate) struct Drive<T: Task> {
     pub all_rows: usize,
     /// Frames that those before it stepped for the same rows.
     pub frames_before: u64,
-    slots: QueryState<&'static Slot, With<Observation<T>>>,
-    returns: QueryState<&'static EpisodeReturn, With<Observation<T>>>,
+    slots: QueryState<&'static Slot>,
+    returns: QueryState<&'static EpisodeReturn>,
 }
 
 impl<T: Task> Drive<T> {
@@ -46,15 +46,15 @@ impl<T: Task> Drive<T> {
     pub(crate) fn new(
         mut world: World,
         schedule: Schedule,
-        threads: Option<Arc<rayon::ThreadPool>>,
+        threads: Option<Threads>,
         pool: ArenaPool<T>,
         specs: Arc<[ColumnSpec]>,
         monitor: Monitor,
         rows: Range<u32>,
     ) -> Self {
         Self {
-            slots: world.query_filtered(),
-            returns: world.query_filtered(),
+            slots: rows_of::<T, _>(&mut world),
+            returns: rows_of::<T, _>(&mut world),
             all_rows: rows.len(),
             rows: rows.map(RowIndex).collect(),
             frames_before: 0,
@@ -101,10 +101,9 @@ impl<T: Task> Drive<T> {
             cut: config.reset_at_each_iter,
         };
         let Self { world, schedule: tick, threads, .. } = self;
-        match threads {
-            Some(pool) => pool.install(|| schedule.run::<T>(world, tick, stop))?,
-            None => schedule.run::<T>(world, tick, stop)?,
-        }
+        let mut run = Ok(());
+        Threads::enter(threads.as_ref(), || run = schedule.run::<T>(world, tick, stop));
+        run?;
         self.report_running_return();
         self.finish()
     }
@@ -113,10 +112,7 @@ impl<T: Task> Drive<T> {
     pub(crate) fn turn(&mut self, block: Box<Block<T>>) -> Result<Box<Block<T>>, Error> {
         self.begin(block, 1);
         let Self { world, schedule, threads, .. } = self;
-        match threads {
-            Some(pool) => pool.install(|| schedule.run(world)),
-            None => schedule.run(world),
-        }
+        Threads::enter(threads.as_ref(), || schedule.run(world));
         self.world.resource_mut::<TickReport<T>>().take_error().map_or(Ok(()), Err)?;
         self.finish()
     }
@@ -127,7 +123,7 @@ impl<T: Task> Drive<T> {
     }
 
     fn begin(&mut self, block: Box<Block<T>>, ticks: usize) {
-        let ordered = in_order::<T>(&mut self.slots, &self.world, self.rows.len());
+        let ordered = in_order(&mut self.slots, &self.world, self.rows.len());
         with_rollout::<T, _>(&mut self.world, |world, rollout| {
             rollout.in_order = ordered;
             rollout.begin(world, block, &self.rows, ticks);

@@ -13,7 +13,7 @@ use crate::{
     rollout::{Batch, Chain, Estimate, Layout, column_array, estimate},
     stats::{Monitor, Stats},
     task::Task,
-    weights::WeightsHandle,
+    weights::{Models, WeightsHandle},
 };
 
 /// A [`Collector`] of any task, by [`Collector::erase`] or from a [`Registry`](crate::registry::Registry). It iterates
@@ -35,6 +35,8 @@ pub trait AnyCollector: Iterator<Item = Result<AnyBatch, Error>> + fmt::Debug + 
     fn monitor(&self) -> Monitor;
     /// Publishes new weights; none if the policy is no network.
     fn weights(&self) -> Option<WeightsHandle>;
+    /// Publishes new weights to one worker, as [`Collector::models_of_worker`].
+    fn models_of_worker(&self, worker: usize) -> Result<Models, Error>;
     /// Bytes held.
     fn memory(&self) -> Memory;
     /// The next write to the replay buffer, as [`Collector::next_receipt`].
@@ -96,6 +98,9 @@ impl<T: Task> AnyCollector for Erased<T> {
     }
     fn weights(&self) -> Option<WeightsHandle> {
         self.0.weights()
+    }
+    fn models_of_worker(&self, worker: usize) -> Result<Models, Error> {
+        self.0.models_of_worker(worker)
     }
     fn memory(&self) -> Memory {
         self.0.memory()

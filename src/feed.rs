@@ -14,6 +14,8 @@ pub(crate) struct Feed {
     source: Option<Box<dyn WeightsSource>>,
     /// Whether it failed at the last look, and there was no rollout since.
     failed: bool,
+    /// Batches after which it is asked again.
+    next: u64,
 }
 
 impl Feed {
@@ -39,7 +41,16 @@ impl Feed {
             return Err(Error::config("weight_sync", format!("policy {policy}"), format!("a network, {networks:?}")));
         }
         let file = FileSource::open(sync)?.map(|file| Box::new(file) as _);
-        Ok(Self { source: source.or(file), failed: false })
+        Ok(Self { source: source.or(file), failed: false, next: 0 })
+    }
+
+    /// Whether there is something to look at every so many batches. Errors: [`Error::Conflict`].
+    pub(crate) fn check_interval(&self, interval: Option<u64>) -> Result<(), Error> {
+        if interval.is_none() || self.source.is_some() {
+            return Ok(());
+        }
+        let reason = "nothing is looked at for weights; leave this out, or set a File or a weights_source".into();
+        Err(Error::Conflict { first: "weight_sync_interval", second: "weight_sync", reason })
     }
 }
 
@@ -52,6 +63,7 @@ impl<T: Task> Collector<T> {
     /// Gets new weights from elsewhere from the next rollout on; a source of the host's is let go of. After
     /// [`WeightSync::Off`] handles that were given out before are of use again. Errors: as in building.
     pub fn set_weight_sync(&mut self, sync: WeightSync) -> Result<(), Error> {
+        self.stays_apart("set_weight_sync", sync == WeightSync::PerWorker)?;
         self.feed = Feed::open(&sync, None, &self.networks())?;
         self.config.weight_sync = sync;
         self.open_handles();
@@ -61,6 +73,7 @@ impl<T: Task> Collector<T> {
     /// Gets new weights from `source` from the next rollout on, and as with [`WeightSync::Shared`]. Errors: as in
     /// building.
     pub fn set_weights_source(&mut self, source: impl WeightsSource + 'static) -> Result<(), Error> {
+        self.stays_apart("set_weights_source", false)?;
         self.feed = Feed::open(&WeightSync::Shared, Some(Box::new(source)), &self.networks())?;
         self.config.weight_sync = WeightSync::Shared;
         self.open_handles();
@@ -71,6 +84,16 @@ impl<T: Task> Collector<T> {
         self.feed = feed;
         self.open_handles();
         self
+    }
+
+    /// Whether workers that have weights of their own, or share them, may go on so.
+    fn stays_apart(&self, call: &'static str, apart: bool) -> Result<(), Error> {
+        if (self.config.weight_sync == WeightSync::PerWorker) == apart {
+            return Ok(());
+        }
+        let problem =
+            "whether each worker has weights of its own is for good; legal: PerWorker in the builder, or never";
+        Err(Error::State { call, problem: problem.into() })
     }
 
     /// Lets handles take weights, or not.
@@ -101,10 +124,17 @@ impl<T: Task> Collector<T> {
         }
     }
 
-    /// Has the source look, if there is one. After an error a rollout comes first.
+    /// Has the source look, if there is one and it is time. After an error a rollout comes first.
     pub(crate) fn look_for_weights(&mut self) -> Result<(), Error> {
         if self.feed.source.is_none() || std::mem::take(&mut self.feed.failed) {
             return Ok(());
+        }
+        if let Some(interval) = self.config.weight_sync_interval {
+            let batches = self.drive.monitor.ledger().counters.batches;
+            if batches < self.feed.next {
+                return Ok(());
+            }
+            self.feed.next = batches + interval;
         }
         self.receive_weights().inspect_err(|_| self.feed.failed = true)
     }

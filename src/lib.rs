@@ -30,6 +30,7 @@ pub mod config;
 pub mod data;
 mod drive;
 pub mod env;
+mod episode_versions;
 pub mod episodes;
 pub mod erased;
 pub mod error;

@@ -6,6 +6,7 @@ use crate::{
     collector::Collector,
     config::CollectorBuilder,
     env::Stepper,
+    error::Error,
     policy::{Actor, Evaluator, Policies, Policy, RunningNorm},
     task::Task,
     weights::{Models, WeightSync, WeightsHandle},
@@ -66,7 +67,7 @@ impl<T: Task> Collector<T> {
     }
 
     /// Publishes new weights of policy number `policy` from anywhere; none if there is no such policy, if it is no
-    /// network, and with [`WeightSync::Off`].
+    /// network, with [`WeightSync::Off`], and with [`WeightSync::PerWorker`].
     pub fn weights_of(&self, policy: usize) -> Option<WeightsHandle> {
         self.models().get(policy).ok().cloned()
     }
@@ -74,9 +75,32 @@ impl<T: Task> Collector<T> {
     /// Publishes new weights of several policies as one epoch, from anywhere. Its policies are those that
     /// [`weights_of`](Self::weights_of) gives a handle of.
     pub fn models(&self) -> Models {
-        let open = self.config.weight_sync != WeightSync::Off;
+        let open = !matches!(self.config.weight_sync, WeightSync::Off | WeightSync::PerWorker);
         let handles = self.policies.iter().enumerate().filter(|_| open);
-        Models::new(handles.filter_map(|(number, seat)| Some((number, seat.weights.clone()?))))
+        // Collected first: a map is then built by code that does not depend on the task.
+        let handles: Vec<_> = handles.filter_map(|(number, seat)| Some((number, seat.weights.clone()?))).collect();
+        Models::new(handles)
+    }
+
+    /// Publishes new weights to worker number `worker` alone, from anywhere; each worker's versions begin at 0. A worker that
+    /// was given up takes them and is not waited for; one in its place goes on by them.
+    ///
+    /// ```
+    /// use gleaner::prelude::*;
+    /// let policy = Policy::network(NetworkSpec::default());
+    /// let builder = Collector::<CartPole>::builder().rows(8).workers(2).policy(policy);
+    /// let mut collector = builder.weight_sync(WeightSync::PerWorker).build()?;
+    /// let second = collector.models_of_worker(1)?;
+    /// let weights = (*second.get(0)?.latest().1).clone();
+    /// assert_eq!(second.publish([(0, weights)])?, [(0, 1)]);
+    /// let batch = collector.next().expect("endless")?;
+    /// assert_eq!(batch.versions()[..8], [0, 0, 0, 0, 1, 1, 1, 1]);
+    /// # Ok::<(), gleaner::Error>(())
+    /// ```
+    ///
+    /// Errors: [`Error::State`] without [`WeightSync::PerWorker`]; [`Error::Config`] for a worker that does not exist.
+    pub fn models_of_worker(&self, worker: usize) -> Result<Models, Error> {
+        of_worker(&self.worker_models, worker)
     }
 
     /// The network of policy number `policy` outside the tick, under its newest adopted weights; none if there is no such
@@ -92,4 +116,14 @@ impl<T: Task> Collector<T> {
             None => self.drive.normalization(policy),
         }
     }
+}
+
+/// What publishes to one of the workers that have weights of their own.
+pub(crate) fn of_worker(models: &[Models], worker: usize) -> Result<Models, Error> {
+    if models.is_empty() {
+        let problem = "all act by the same weights; legal: with weight_sync PerWorker, models otherwise".into();
+        return Err(Error::State { call: "models_of_worker", problem });
+    }
+    let legal = || Error::config("worker", worker, format!("0 to {}", models.len() - 1));
+    models.get(worker).cloned().ok_or_else(legal)
 }

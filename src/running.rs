@@ -11,6 +11,7 @@ use crate::{
     collector::{Collector, State},
     components::WorkerStatus,
     error::Error,
+    policies::of_worker,
     replay::Replay,
     stats::{Monitor, Stats},
     task::Task,
@@ -50,6 +51,8 @@ pub struct Running<T: Task> {
     monitor: Monitor,
     replay: Replay<T>,
     models: Models,
+    /// By worker, if each has weights of its own.
+    worker_models: Vec<Models>,
     running: bool,
 }
 
@@ -62,9 +65,7 @@ struct Driver<T: Task> {
 }
 
 impl<T: Task> Job for Driver<T> {
-    type Item = ();
-
-    fn produce(&mut self) -> Made<()> {
+    fn produce(&mut self) -> Made {
         self.collector.stepwise = true;
         let next = self.collector.next_receipt();
         self.collector.stepwise = false;
@@ -95,13 +96,13 @@ impl<T: Task> Collector<T> {
             return Err(Error::State { call: "start", problem });
         };
         let over = Arc::<Mutex<_>>::default();
-        let (monitor, models) = (self.monitor(), self.models());
+        let (monitor, models, worker_models) = (self.monitor(), self.models(), self.worker_models.clone());
         let passed = Arc::<Mutex<_>>::default();
         let driver = Driver { collector: self, over: over.clone(), passed: passed.clone() };
         // Of what the thread sends only its end arrives.
         let crew = Crew::start([(driver, Arc::default())], 1)?;
         crew.produce(0, true);
-        Ok(Running { crew, over, passed, monitor, replay, models, running: true })
+        Ok(Running { crew, over, passed, monitor, replay, models, worker_models, running: true })
     }
 }
 
@@ -139,6 +140,12 @@ impl<T: Task> Running<T> {
     /// Publishes new weights of several policies as one epoch.
     pub fn models(&self) -> Models {
         self.models.clone()
+    }
+
+    /// Publishes new weights to worker number `worker` alone, as
+    /// [`Collector::models_of_worker`](crate::collector::Collector::models_of_worker) does, with its errors.
+    pub fn models_of_worker(&self, worker: usize) -> Result<Models, Error> {
+        of_worker(&self.worker_models, worker)
     }
 
     /// What stopped it, once: `Ok(())` while it runs and behind the end of its budget. A learner calls it where it would

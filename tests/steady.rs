@@ -10,7 +10,7 @@ use counting::ALLOCATIONS;
 use gleaner::{
     env::CartPoleOptions,
     policy::{Backend, NetworkSpec, Policy, plan::Activation},
-    prelude::{CartPole, Collector, Replay, ReplayWriteMode},
+    prelude::{CartPole, Collector, Pendulum, Replay, ReplayWriteMode, Rows},
 };
 
 const ROWS: usize = 64;
@@ -95,4 +95,26 @@ fn a_thousand_steady_ticks_allocate_nothing() {
         );
         assert!(allocations <= allowed, "{what}: {allocations} allocations");
     }
+    episodes_that_go_on_under_weights_of_before();
+}
+
+/// Half of the rows act by one set of weights, half by another.
+fn episodes_that_go_on_under_weights_of_before() {
+    let network = Policy::network(NetworkSpec::mlp(&[16, 16], Activation::Tanh)).backend(Backend::Cpu);
+    let builder = Collector::<Pendulum>::builder().rows(ROWS).frames_per_batch(10 * ROWS).policy(network);
+    let mut collector = builder.one_version_per_trajectory(true).build().unwrap();
+    let take = |collector: &mut Collector<Pendulum>, n: usize| {
+        (0..n).map(|_| collector.next().expect("endless").expect("no fault")).last().expect("a batch")
+    };
+    take(&mut collector, 5);
+    collector.weights().unwrap().increment_version().unwrap();
+    let lower: Vec<u32> = (0..ROWS as u32 / 2).collect();
+    collector.reset(Rows::Some(&lower)).unwrap();
+    take(&mut collector, 2);
+    let before = ALLOCATIONS.load(Relaxed);
+    let last = take(&mut collector, 10);
+    let allocations = ALLOCATIONS.load(Relaxed) - before;
+    let (lower, upper) = last.versions()[..ROWS].split_at(ROWS / 2);
+    assert!(lower.iter().all(|version| *version == 1) && upper.iter().all(|version| *version == 0));
+    assert_eq!(allocations, 0, "with two sets");
 }

@@ -29,6 +29,7 @@ pub use policy::PolicyWeights;
 pub use ragged::{RaggedSpec, WithRagged};
 pub(crate) use ready::{Acted, ReadyRow, ReadyRows};
 pub(crate) use recording::{FrameSlots, Recording, RolloutSlot};
+pub(crate) use row::rows_of;
 pub use row::{
     Action, ActionMask, Episode, EpisodeReturn, EpisodeStep, LastObservation, LogProb, Masks, Observation, Reward,
     RowIndex, Slot, Value,

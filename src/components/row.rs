@@ -1,6 +1,10 @@
 //! Columns of a row. Rows of one task share an archetype, so each of these is one contiguous slice.
 
-use bevy_ecs::prelude::*;
+use bevy_ecs::{
+    component::ComponentId,
+    prelude::*,
+    query::{QueryBuilder, QueryData},
+};
 use bytemuck::{Pod, Zeroable, cast_slice};
 use serde::{Deserialize, Serialize};
 
@@ -17,6 +21,16 @@ pub struct RowIndex(pub u32);
 #[derive(Component, Clone, Copy, Debug, PartialEq, Eq, Pod, Zeroable)]
 #[repr(transparent)]
 pub struct Slot(pub u32);
+
+/// A query of the rows of task `T`. The task is no part of its type, so that it is compiled once for all of them.
+pub(crate) fn rows_of<T: Task, D: QueryData>(world: &mut World) -> QueryState<D> {
+    let observation = world.register_component::<Observation<T>>();
+    rows_with(world, observation)
+}
+
+fn rows_with<D: QueryData>(world: &mut World, component: ComponentId) -> QueryState<D> {
+    QueryBuilder::new(world).with_id(component).build()
+}
 
 macro_rules! task_column {
     ($(#[$attribute:meta])* $name:ident, $kind:ident) => {

@@ -140,10 +140,35 @@ impl Threads {
     /// Runs `work` on the pool, if there is one to enter.
     pub(crate) fn enter(threads: Option<&Self>, work: impl FnOnce() + Send) {
         match threads {
-            Some(threads) => threads.0.install(work),
+            Some(threads) => install(&threads.0, &mut once(work)),
             None => work(),
         }
     }
+
+    /// Runs both, side by side if another thread of the pool is idle.
+    pub(crate) fn join(left: impl FnOnce() + Send, right: impl FnOnce() + Send) {
+        join(&mut once(left), &mut once(right));
+    }
+}
+
+/// Work for a pool. A reference, so that what a pool does with it is compiled once, whatever the work.
+type Work<'w> = &'w mut (dyn FnMut() + Send);
+
+fn once(work: impl FnOnce() + Send) -> impl FnMut() + Send {
+    let mut work = Some(work);
+    move || {
+        if let Some(work) = work.take() {
+            work();
+        }
+    }
+}
+
+fn install(pool: &rayon::ThreadPool, work: Work<'_>) {
+    pool.install(work);
+}
+
+fn join(left: Work<'_>, right: Work<'_>) {
+    rayon::join(left, right);
 }
 
 /// How row chunks are spread over threads.

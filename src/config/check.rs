@@ -5,6 +5,7 @@ use crate::{
     error::Error,
     replay_writer::mode_conflicts,
     schedule::{Executor, Overlap},
+    weights::WeightSync,
 };
 
 impl CollectorConfig {
@@ -22,6 +23,7 @@ impl CollectorConfig {
         require(positive(self.frames_per_batch), "frames_per_batch", show(self.frames_per_batch), "1 or more");
         require(self.horizon() < 1 << 31, "frames_per_batch", show(self.frames_per_batch), "fewer than 2^31 ticks");
         require(self.total_frames != Some(0), "total_frames", "0".into(), "1 or more, or none for endless");
+        require(self.weight_sync_interval != Some(0), "weight_sync_interval", "0".into(), "1 or more, or none");
         require(self.max_frames_per_traj != Some(0), "max_frames_per_traj", "0".into(), "1 or more, or none");
         require(positive(self.trajs_per_batch), "trajs_per_batch", show(self.trajs_per_batch), "1 or more, or none");
         require(positive(self.trajs_per_write), "trajs_per_write", show(self.trajs_per_write), "1 or more, or none");
@@ -37,6 +39,7 @@ impl CollectorConfig {
         require(infer > 0, "infer_rows_per_thread", infer.to_string(), "1 or more");
         errors.extend(self.reward.problems());
         errors.extend(self.worker_problems());
+        errors.extend(self.staleness_conflicts());
         errors.extend(self.conflicts());
         errors.extend(crate::batched::conflicts(self));
         errors.extend(self.replay_conflicts(replay));
@@ -52,12 +55,14 @@ impl CollectorConfig {
             ("preemptive_threshold", self.preemptive_threshold.is_some()),
             ("worker_deadline", self.worker_deadline.is_some()),
             ("on_worker_fault", self.on_worker_fault.is_some()),
+            ("max_staleness", self.max_staleness.is_some()),
         ];
         let mut conflict = |first, second, reason: &str| {
             errors.push(Error::Conflict { first, second, reason: reason.into() });
         };
         if self.workers == 0 {
-            for (first, _) in only.into_iter().filter(|(_, set)| *set) {
+            let only = only.into_iter().chain([("weight_sync", self.weight_sync == WeightSync::PerWorker)]);
+            for (first, _) in only.filter(|(_, set)| *set) {
                 conflict(first, "workers", "there are none; set workers, or leave this out");
             }
             return errors;
@@ -95,6 +100,24 @@ impl CollectorConfig {
             errors.push(Error::config("worker_deadline", "0 s", "above 0"));
         }
         errors
+    }
+
+    /// What does not go together with a bound on the age of weights.
+    fn staleness_conflicts(&self) -> Vec<Error> {
+        let step = "workers in step begin a batch when it is asked for, under the newest weights; leave this out";
+        let whole = "whole trajectories are as old as they are long; leave one of them out";
+        let parts = [
+            (self.is_sync(), "delivery", step),
+            (self.trajs_per_batch.is_some(), "trajs_per_batch", whole),
+            (self.whole_episodes().is_some(), "replay_write_mode", whole),
+        ];
+        let holds = |(holds, ..): &(bool, _, _)| *holds && self.workers > 0 && self.max_staleness.is_some();
+        let conflict = |(_, second, reason): (bool, _, &str)| Error::Conflict {
+            first: "max_staleness",
+            second,
+            reason: reason.into(),
+        };
+        parts.into_iter().filter(holds).map(conflict).collect()
     }
 
     fn conflicts(&self) -> Vec<Error> {

@@ -56,6 +56,11 @@ type BatchColumns<S> = (
     (&'static mut Reward, &'static mut End),
 );
 
+/// Brings rows, given with their slots, in the order of their simulations, the agents of one one after the other.
+fn by_simulation(rows: &mut [(u32, Entity)], simulations: usize) {
+    rows.sort_unstable_by_key(|(slot, _)| (*slot as usize % simulations, *slot));
+}
+
 impl<S: BatchEnv> Stepper<S> for BatchStepper<S> {
     fn time_limit(&self) -> Option<u32> {
         S::TIME_LIMIT
@@ -63,10 +68,6 @@ impl<S: BatchEnv> Stepper<S> for BatchStepper<S> {
 
     fn agents(&self) -> usize {
         self.sim.as_ref().map_or(1, S::agents)
-    }
-
-    fn has_lanes(&self) -> bool {
-        false
     }
 
     fn install(&mut self, world: &mut World, schedule: &mut Schedule, spawn: &Spawn) -> Result<Vec<Entity>, Error> {
@@ -117,8 +118,7 @@ impl<S: BatchEnv> Stepper<S> for BatchStepper<S> {
             let BatchSim { sim, options, masks, seed, worker, agents, rows: all, .. } = &mut *sim;
             let slot = |entity: &Entity| world.get::<Slot>(*entity).map_or(0, |slot| slot.0);
             let mut order: Vec<_> = rows.iter().map(|entity| (slot(entity), *entity)).collect();
-            // The agents of one simulation one after the other.
-            order.sort_unstable_by_key(|(slot, _)| (*slot as usize % (*all / *agents), *slot));
+            by_simulation(&mut order, *all / *agents);
             for (_, entity) in order {
                 let Ok((mut stream, episode, row, slot, mut observation, mut mask)) = query.get_mut(world, entity)
                 else {

@@ -169,7 +169,7 @@ pub type Factory<E> = Arc<dyn Fn(&mut RowContext) -> Result<E, BoxError> + Send 
 pub(crate) use batch::BatchSim;
 pub use batch::BatchStepper;
 pub(crate) use mask::MaskParts;
-pub(crate) use pool::PoolOptions;
-pub use pool::{AsyncBatched, PoolShare};
+pub use pool::AsyncBatched;
+pub(crate) use pool::{PoolOptions, PoolShare};
 pub use rows::{RowStepper, Spawn, Stepper};
 pub(crate) use step::EnvSettings;

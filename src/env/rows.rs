@@ -1,24 +1,21 @@
 //! Rows that gleaner owns: how they come into the world and start episodes outside the tick.
 
-use std::panic::{AssertUnwindSafe, catch_unwind};
+use std::{
+    panic::{AssertUnwindSafe, catch_unwind},
+    sync::Arc,
+};
 
 use bevy_ecs::prelude::*;
 
-use super::{
-    Env, Factory, RowContext,
-    clip::ActionClip,
-    mask::MaskParts,
-    pool::{PoolShare, PoolStepper},
-    step,
-};
+use super::{Env, Factory, RowContext, clip::ActionClip, mask::MaskParts, pool::PoolStepper, step};
 use crate::{
     components::{
-        Action, ActionKey, ActionMask, End, Episode, EpisodeReturn, EpisodeStep, LastObservation, LogProb, LowerRows,
-        Observation, Reward, RowIndex, SecondLane, Slot, TrajectoryId, UpperRows, Value,
+        Action, ActionKey, ActionMask, End, Episode, EpisodeReturn, EpisodeStep, LastObservation, LogProb, Observation,
+        Reward, RowIndex, SecondLane, Slot, TrajectoryId, Value,
     },
     data::{Data, Dtype},
-    error::{Error, panic_message},
-    schedule::{CollectSystems, LaneSystems, Overlap, TaskSystems},
+    error::{BoxError, Error, panic_message},
+    schedule::{CollectSystems, Overlap, TaskSystems},
     seed::{Purpose, Seed, Stream},
     task::Task,
 };
@@ -56,8 +53,18 @@ pub trait Stepper<T: Task>: Send + Sync {
         1
     }
 
+    /// The same rows, of which half can step while the others wait, if they can.
+    fn with_lanes(self) -> Self
+    where
+        Self: Sized,
+    {
+        self
+    }
+
     /// Whether half of the rows can step while the others wait.
-    fn has_lanes(&self) -> bool;
+    fn has_lanes(&self) -> bool {
+        false
+    }
 
     /// Spawns the rows, in row order, each at the start of its first episode, and adds the Step stage.
     fn install(&mut self, world: &mut World, schedule: &mut Schedule, spawn: &Spawn) -> Result<Vec<Entity>, Error>;
@@ -84,7 +91,10 @@ pub trait Stepper<T: Task>: Send + Sync {
     }
 
     /// The same rows, stepped by a pool of threads. Errors: [`Error::Conflict`] if they cannot be stepped one by one.
-    fn pooled(self: Box<Self>, _share: PoolShare) -> Result<Box<dyn Stepper<T>>, Error> {
+    fn pooled(self) -> Result<Box<dyn Stepper<T>>, Error>
+    where
+        Self: Sized,
+    {
         let reason = "a simulator steps all rows in one call; leave async_batched out".into();
         Err(Error::Conflict { first: "async_batched", second: "with_simulator", reason })
     }
@@ -126,11 +136,17 @@ pub(super) fn row_bundle<T: Task>(spawn: &Spawn, i: u32) -> impl Bundle {
 pub struct RowStepper<E: Env> {
     pub(crate) factory: Factory<E>,
     pub(crate) options: E::Options,
+    /// Adds the stages of two lanes. None where nobody asked for them: then they are not compiled for this task.
+    lanes: Option<fn(&mut Schedule)>,
 }
 
 impl<E: Env> Stepper<E> for RowStepper<E> {
-    fn pooled(self: Box<Self>, share: PoolShare) -> Result<Box<dyn Stepper<E>>, Error> {
-        Ok(Box::new(PoolStepper { own: *self, share }))
+    fn with_lanes(self) -> Self {
+        Self { lanes: Some(step::install_lanes::<E>), ..self }
+    }
+
+    fn pooled(self) -> Result<Box<dyn Stepper<E>>, Error> {
+        Ok(Box::new(PoolStepper(self)))
     }
 
     fn time_limit(&self) -> Option<u32> {
@@ -138,7 +154,7 @@ impl<E: Env> Stepper<E> for RowStepper<E> {
     }
 
     fn has_lanes(&self) -> bool {
-        true
+        self.lanes.is_some()
     }
 
     fn install(&mut self, world: &mut World, schedule: &mut Schedule, spawn: &Spawn) -> Result<Vec<Entity>, Error> {
@@ -154,19 +170,20 @@ impl<E: Env> Stepper<E> for RowStepper<E> {
             floats: E::Observation::fields().iter().all(|field| field.dtype == Dtype::F32),
         });
         let spawned = envs.into_iter().zip(0..).map(|(env, i)| {
-            let row = (env, row_bundle::<E>(spawn, i));
-            if spawn.upper(i) { world.spawn((row, SecondLane)).id() } else { world.spawn(row).id() }
+            let mut row = world.spawn((env, row_bundle::<E>(spawn, i)));
+            if spawn.upper(i) {
+                row.insert(SecondLane);
+            }
+            row.id()
         });
         let entities: Vec<Entity> = spawned.collect();
-        let own = TaskSystems::of::<E>();
-        match spawn.overlap {
-            Overlap::None => schedule.add_systems(step::step_rows::<E>.in_set(own).in_set(CollectSystems::Step)),
-            Overlap::Two => {
-                let lower = step::step_lane::<E, LowerRows>.in_set(LaneSystems::StepLower);
-                let upper = step::step_lane::<E, UpperRows>.in_set(LaneSystems::StepUpper);
-                schedule.add_systems((lower, upper).in_set(own))
+        match self.lanes.filter(|_| spawn.overlap == Overlap::Two) {
+            Some(install_lanes) => install_lanes(schedule),
+            None => {
+                let step = step::step_rows::<E>.in_set(CollectSystems::Step);
+                schedule.add_systems(step.in_set(TaskSystems::of::<E>()));
             }
-        };
+        }
         self.restart(world, &entities)?;
         Ok(entities)
     }
@@ -176,7 +193,8 @@ impl<E: Env> Stepper<E> for RowStepper<E> {
     }
 
     fn share(&self) -> Option<Box<dyn Stepper<E>>> {
-        Some(Box::new(Self { factory: self.factory.clone(), options: self.options.clone() }))
+        let Self { factory, options, lanes } = self;
+        Some(Box::new(Self { factory: factory.clone(), options: options.clone(), lanes: *lanes }))
     }
 
     fn save_states(&self, world: &World, rows: &[Entity]) -> Result<Option<Vec<Vec<u8>>>, Error> {
@@ -233,6 +251,11 @@ impl<E: Env> Stepper<E> for RowStepper<E> {
 }
 
 impl<E: Env> RowStepper<E> {
+    /// Rows that `factory` builds.
+    pub(crate) fn new(factory: impl Fn(&mut RowContext) -> Result<E, BoxError> + Send + Sync + 'static) -> Self {
+        Self { factory: Arc::new(factory), options: E::Options::default(), lanes: None }
+    }
+
     pub(super) fn build(&self, spawn: &Spawn, i: u32) -> Result<E, Error> {
         let row = spawn.first_row + i;
         let mut context = RowContext {

@@ -17,11 +17,12 @@ use super::{
 };
 use crate::{
     components::{
-        Action, ActionMask, End, Episode, EpisodeStep, Lane, LastObservation, Observation, Recording, Reward,
-        RolloutSlot, RowIndex, Slot, Threads, TickPlan, TickReport, TrajectoryId, Truncation,
+        Action, ActionMask, End, Episode, EpisodeStep, Lane, LastObservation, LowerRows, Observation, Recording,
+        Reward, RolloutSlot, RowIndex, Slot, Threads, TickPlan, TickReport, TrajectoryId, Truncation, UpperRows,
     },
     data::Data,
     error::{Error, panic_message},
+    schedule::{LaneSystems, TaskSystems},
     seed::{Seed, Stream},
 };
 
@@ -64,8 +65,15 @@ pub(crate) fn step_rows<E: Env>(
     step(rows, &settings, &plan, &report, rollout.0.as_deref_mut());
 }
 
+/// Adds the systems that step two lanes.
+pub(super) fn install_lanes<E: Env>(schedule: &mut Schedule) {
+    let lower = step_lane::<E, LowerRows>.in_set(LaneSystems::StepLower);
+    let upper = step_lane::<E, UpperRows>.in_set(LaneSystems::StepUpper);
+    schedule.add_systems((lower, upper).in_set(TaskSystems::of::<E>()));
+}
+
 /// Steps all active rows of a lane. Two of them step side by side, so neither holds the rollout: Record writes it.
-pub(crate) fn step_lane<E: Env, L: Lane>(
+fn step_lane<E: Env, L: Lane>(
     rows: Query<StepColumns<E>, L::Rows>,
     settings: Res<EnvSettings<E>>,
     plan: Res<TickPlan<E>>,
@@ -145,7 +153,7 @@ impl<E: Env> Tick<'_, E> {
             return self.step_strips(rows);
         }
         let (left, right) = (rows.split_off(n / 2), rows);
-        rayon::join(|| self.spread(left, least), || self.spread(right, least));
+        Threads::join(|| self.spread(left, least), || self.spread(right, least));
     }
 
     /// Steps rows strip by strip, until one panics.

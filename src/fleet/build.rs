@@ -10,7 +10,12 @@ use std::{
 
 use bevy_ecs::prelude::*;
 
-use super::{Budget, Child, Common, Filling, Fleet, Member};
+use super::{
+    child::{Budget, Child},
+    member::Member,
+    pace::Pace,
+    threads::{Common, Filling, ThreadFleet},
+};
 use crate::{
     build::{self, Build, Share, build_rows},
     builder::{Extra, Setup},
@@ -21,6 +26,7 @@ use crate::{
     env::Stepper,
     error::Error,
     hooks::Hooks,
+    plugin::InstallActing,
     policies::Seat,
     policy::Policies,
     replay_writer::ReplayWriter,
@@ -28,12 +34,12 @@ use crate::{
     schedule::Collect,
     stats::{Counters, Fixed, Monitor, Watched},
     task::Task,
-    weights::WeightsHandle,
+    weights::{Models, WeightSync, WeightsHandle},
     workers::Crew,
 };
 
 /// Where the weights of each policy come from.
-type Handles = Vec<Option<WeightsHandle>>;
+pub(super) type Handles = Vec<Option<WeightsHandle>>;
 
 /// What each worker is built of.
 pub(super) struct Parts<T: Task> {
@@ -43,21 +49,22 @@ pub(super) struct Parts<T: Task> {
     extras: Vec<Extra>,
     setup: Vec<Setup>,
     max_memory: usize,
+    act: InstallActing,
     /// Frames that workers may step yet which deliver on their own.
     pub budget: Arc<AtomicU64>,
 }
 
 /// Builds the workers' collectors and the one in front of them, and starts the threads.
 pub(crate) fn build<T: Task>(build: Build<T>) -> Result<Collector<T>, Error> {
-    let Build { config, policies, stepper, hooks, extras, setup, replay, max_memory } = build;
+    let Build { config, policies, stepper, hooks, extras, setup, replay, max_memory, act, .. } = build;
     let budget = Arc::new(AtomicU64::new(config.total_frames.unwrap_or(u64::MAX)));
-    let parts = Parts { config, policies, stepper, extras, setup, max_memory, budget };
+    let parts = Parts { config, policies, stepper, extras, setup, max_memory, act, budget };
     let ranges = parts.config.ranges();
     let stop = Arc::default();
     let mut children: Vec<Child<T>> = Vec::with_capacity(ranges.len());
     for (worker, range) in ranges.iter().enumerate() {
-        let handles = children.first().map(|first| first.collector.policies.iter().map(|seat| seat.weights.clone()));
-        let mut child = parts.child(worker, range, handles.map(Iterator::collect), 0, None, &stop)?;
+        let first = children.first().filter(|_| !parts.apart());
+        let mut child = parts.child(worker, range, first.map(Child::handles), 0, None, &stop)?;
         check_statistics(&mut child.collector)?;
         if parts.config.preemptive_threshold.is_some() && child.collector.drive.remembers() {
             let reason = "a rollout that is cut short lacks the states behind its last frames; leave this out".into();
@@ -66,8 +73,23 @@ pub(crate) fn build<T: Task>(build: Build<T>) -> Result<Collector<T>, Error> {
         children.push(child);
     }
     let mut front = parts.front(hooks, replay, &children)?;
-    front.fleet = Some(Box::new(parts.fleet(&front, ranges, children, stop)?));
+    let weights: Vec<Handles> = children.iter().map(Child::handles).collect();
+    if parts.apart() {
+        front.worker_models = weights.iter().map(|own| models(own)).collect();
+    }
+    front.fleet = Some(Box::new(parts.fleet(&front, ranges, children, weights, stop)?));
     Ok(front)
+}
+
+/// The handles of one worker's networks.
+fn models(handles: &[Option<WeightsHandle>]) -> Models {
+    Models::new(handles.iter().enumerate().filter_map(|(policy, handle)| Some((policy, handle.clone()?))))
+}
+
+impl<T: Task> Child<T> {
+    fn handles(&self) -> Handles {
+        self.collector.policies.iter().map(|seat| seat.weights.clone()).collect()
+    }
 }
 
 /// Statistics of one worker's rows are not those of all.
@@ -89,6 +111,11 @@ impl<T: Task> Parts<T> {
     pub(super) fn joins(&self) -> bool {
         let whole = self.config.trajs_per_batch.is_some() || self.config.whole_episodes().is_some();
         self.config.is_sync() && whole
+    }
+
+    /// Whether each worker has weights of its own.
+    fn apart(&self) -> bool {
+        self.config.weight_sync == WeightSync::PerWorker
     }
 
     /// A worker's collector, in its `life`-th life from 0; a later one goes on from the counters of those before.
@@ -113,7 +140,8 @@ impl<T: Task> Parts<T> {
         if let Some(before) = before {
             collector.follow(&before);
         }
-        Ok(Child { collector, worker, life, held: Arc::default() })
+        let orders = self.config.max_staleness.map(|_| Arc::default());
+        Ok(Child { collector, worker, life, held: Arc::default(), orders })
     }
 
     /// What a worker's collector is built of.
@@ -131,6 +159,8 @@ impl<T: Task> Parts<T> {
             preemptive_threshold: None,
             worker_deadline: None,
             on_worker_fault: None,
+            max_staleness: None,
+            weight_sync_interval: None,
             worker: Some(worker as u16),
             total_frames: None,
             ..self.config.clone()
@@ -151,6 +181,8 @@ impl<T: Task> Parts<T> {
             setup: self.setup.clone(),
             replay: None,
             max_memory: self.max_memory,
+            act: self.act,
+            spread: None,
         })
     }
 
@@ -184,7 +216,11 @@ impl<T: Task> Parts<T> {
         let first = &children[0].collector.policies;
         let seats = self.policies.rows(config.rows).zip(first);
         let seats = seats
-            .map(|(rows, seat)| Seat { rows, weights: seat.weights.clone(), evaluator: seat.evaluator.clone() })
+            .map(|(rows, seat)| {
+                // A network of all is not one worker's.
+                let evaluator = seat.evaluator.clone().filter(|_| !self.apart());
+                Seat { rows, weights: seat.weights.clone(), evaluator }
+            })
             .collect();
         let pool = ArenaPool::new(specs.len(), config.max_arenas);
         let (rows, schedule) = (0..config.rows as u32, Schedule::new(Collect));
@@ -212,11 +248,18 @@ impl<T: Task> Parts<T> {
         front: &Collector<T>,
         ranges: Vec<Range<u32>>,
         children: Vec<Child<T>>,
+        weights: Vec<Handles>,
         stop: Arc<AtomicBool>,
-    ) -> Result<Fleet<T>, Error> {
+    ) -> Result<ThreadFleet<T>, Error> {
         let (config, workers) = (&self.config, children.len());
-        let weights: Handles = front.policies.iter().map(|seat| seat.weights.clone()).collect();
-        weights.iter().flatten().for_each(|weights| weights.set_adopters(workers));
+        for (worker, own) in weights.iter().enumerate() {
+            for handle in own.iter().flatten() {
+                match self.apart() {
+                    true => handle.set_only_adopter(worker, workers),
+                    false => handle.set_adopters(workers),
+                }
+            }
+        }
         let share = config.preemptive_threshold.map_or(workers, |share| (workers as f32 * share) as usize);
         let filling = Mutex::new(Filling { merge: None, lives: vec![Some(0); workers] });
         // All together are never waited for less.
@@ -227,11 +270,12 @@ impl<T: Task> Parts<T> {
             let monitor = member.monitor.clone();
             front.drive.monitor.watch(Watched { worker, monitor, thread: Arc::downgrade(token) });
         }
-        Ok(Fleet {
+        Ok(ThreadFleet {
             // One batch of each may wait beside the one that it makes.
             crew: Crew::start(children.into_iter().zip(tokens), workers)?,
             members,
             weights,
+            pace: config.max_staleness.map(|most| Pace::new(most, workers)),
             common: Arc::new(Common { filling, stop, finished: AtomicUsize::new(0), enough }),
             deadline: config.deadline(),
             on_fault: config.on_worker_fault.unwrap_or_default(),

@@ -8,13 +8,13 @@ use std::{
     },
 };
 
-use super::Common;
+use super::threads::Common;
 use crate::{
     collector::Collector,
     config::CollectorConfig,
     drive::Ticks,
     error::{Error, panic_message},
-    rollout::{Batch, Place},
+    rollout::Place,
     task::Task,
     workers::{Job, Made},
 };
@@ -48,6 +48,8 @@ pub(crate) struct Child<T: Task> {
     pub life: u32,
     /// Whether the caller's batches hold it back.
     pub held: Arc<AtomicBool>,
+    /// Batches that it is to make; none if it makes as many as there is room for.
+    pub orders: Option<Arc<AtomicU64>>,
 }
 
 impl<T: Task> Child<T> {
@@ -126,9 +128,10 @@ impl<T: Task> Child<T> {
 }
 
 impl<T: Task> Job for Child<T> {
-    type Item = Batch<T>;
-
-    fn produce(&mut self) -> Made<Batch<T>> {
+    fn produce(&mut self) -> Made {
+        if self.orders.as_ref().is_some_and(|orders| orders.load(Relaxed) == 0) {
+            return Made::Rest;
+        }
         self.collector.stepwise = true;
         let produced = self.collector.produce();
         self.collector.stepwise = false;
@@ -136,11 +139,17 @@ impl<T: Task> Job for Child<T> {
         match produced {
             Ok(Some(batch)) => {
                 self.collector.drive.monitor.ledger().send(batch.frames() as u64);
-                Made::Item(batch)
+                if let Some(orders) = &self.orders {
+                    orders.fetch_sub(1, Relaxed);
+                }
+                Made::Item(Box::new(batch))
             }
             Ok(None) if std::mem::take(&mut self.collector.not_yet) => Made::More,
             Ok(None) => {
                 self.collector.finish();
+                if let Some(orders) = &self.orders {
+                    orders.store(0, Relaxed);
+                }
                 Made::End
             }
             Err(Error::ArenasHeld { .. }) => Made::Nothing,

@@ -5,7 +5,7 @@ use std::{
     time::Duration,
 };
 
-use super::{Fleet, Member};
+use super::{member::Member, threads::ThreadFleet};
 use crate::{
     components::WorkerStatus,
     config::OnWorkerFault,
@@ -14,7 +14,7 @@ use crate::{
     task::Task,
 };
 
-impl<T: Task> Fleet<T> {
+impl<T: Task> ThreadFleet<T> {
     /// Finds workers that died or are late.
     pub(super) fn look_after(&mut self, front: &Monitor) -> Result<(), Error> {
         let sending: Vec<_> = self.sending().collect();
@@ -52,11 +52,11 @@ impl<T: Task> Fleet<T> {
             }
             // Of many faults the first one tells most.
             OnWorkerFault::Restart { .. } => Err(self.first.take().unwrap_or(error)),
-            _ if self.here().next().is_none() => Err(error),
+            _ if self.working().next().is_none() => Err(error),
             _ => {
                 tracing::warn!("worker {worker} is lost, the others go on: {error}");
                 // Nobody waits for it to adopt weights.
-                self.weights.iter().flatten().for_each(|weights| weights.adopted_by(worker, u64::MAX));
+                self.weights[worker].iter().flatten().for_each(|weights| weights.adopted_by(worker, u64::MAX));
                 Ok(())
             }
         }
@@ -66,6 +66,9 @@ impl<T: Task> Fleet<T> {
     fn give_up(&mut self, worker: usize, failed: bool) {
         self.common.lock().lives[worker] = None;
         self.crew.dismiss(worker);
+        if let Some(pace) = &mut self.pace {
+            pace.lose(worker);
+        }
         let member = &mut self.members[worker];
         member.status = if failed { WorkerStatus::Dead } else { WorkerStatus::Abandoned };
         let mut ledger = member.monitor.ledger();
@@ -77,7 +80,7 @@ impl<T: Task> Fleet<T> {
         if failed && let Some(taken) = &member.taken {
             self.parts.budget.fetch_add(taken.load(Relaxed).saturating_sub(stepped), Relaxed);
             // Not those that have sent an error which is not received yet.
-            let through: Vec<_> = self.here().filter(|worker| self.members[*worker].through).collect();
+            let through: Vec<_> = self.working().filter(|worker| self.members[*worker].through).collect();
             for worker in through {
                 self.members[worker].through = false;
                 self.crew.produce(worker, self.producing);
@@ -90,7 +93,7 @@ impl<T: Task> Fleet<T> {
         let (rows, life) = (self.members[worker].rows.clone(), self.members[worker].life + 1);
         let mut counters = self.members[worker].monitor.ledger().counters;
         counters.stepped_frames += self.members[worker].stepped_before;
-        let weights = self.weights.clone();
+        let weights = self.weights[worker].clone();
         let child = self.parts.child(worker, &rows, Some(weights), life, Some(counters), &self.common.stop)?;
         self.members[worker] = Member { stepped_before: counters.stepped_frames, ..Member::of(&child, rows, life) };
         let token = Arc::default();

@@ -9,7 +9,7 @@ use std::{
     time::Duration,
 };
 
-use super::Child;
+use super::child::Child;
 use crate::{components::WorkerStatus, stats::Monitor, task::Task};
 
 pub(super) struct Member {
@@ -26,6 +26,8 @@ pub(super) struct Member {
     pub waited: Duration,
     /// Whether the caller's batches hold it back.
     pub held: Arc<AtomicBool>,
+    /// Batches that it is to make; none if it makes as many as there is room for.
+    pub orders: Option<Arc<AtomicU64>>,
     /// What it ever took of a budget that it shares; none if it steps as it is told.
     pub taken: Option<Arc<AtomicU64>>,
 }
@@ -41,6 +43,7 @@ impl Member {
             through: false,
             waited: Duration::ZERO,
             held: child.held.clone(),
+            orders: child.orders.clone(),
             taken: child.collector.budget.as_ref().map(|budget| budget.taken.clone()),
         }
     }

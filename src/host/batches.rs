@@ -134,7 +134,7 @@ pub(super) fn turn_rollout<T: Task>(
     // What was published before a rollout acts in its first frame.
     adopt_now::<T>(world);
     let numbers: Vec<RowIndex> = order.iter().map(|(row, _)| *row).collect();
-    let ordered = in_order::<T>(slots, world, order.len());
+    let ordered = in_order(slots, world, order.len());
     with_rollout::<T, _>(world, |world, rollout| {
         rollout.in_order = ordered;
         rollout.begin(world, block, &numbers, ticks);

@@ -19,7 +19,7 @@ use crate::{
     data::Data,
     env::{Env, RowContext, RowStepper, Spawn, Stepper},
     error::{BoxError, Error},
-    plugin::{TaskParts, install_parts},
+    plugin::{TaskParts, act_for, install_parts},
     policy::{self, Actor, Duty, Evaluator, Exploration, Policy},
     replay::Replay,
     replay_writer::{ReplayWriteMode, ReplayWriter, WholeEpisodes, mode_conflicts},
@@ -189,10 +189,9 @@ impl<T: Task> HostBuilder<T> {
             rollout,
             replay,
             parallelism: Parallelism::SERIAL,
+            act: act_for::<T, AllRows>,
             infer: if owned.is_some() { CollectSystems::Infer } else { CollectSystems::Respond },
-            overlap: Overlap::None,
             adopter: 0,
-            pooled: false,
         };
         let limits = [config.max_frames_per_traj, owned.as_ref().and_then(|(_, stepper)| stepper.time_limit())];
         let limit = limits.into_iter().flatten().min().unwrap_or(u32::MAX);
@@ -307,8 +306,7 @@ impl<E: Env> HostBuilder<E> {
         factory: impl Fn(&mut RowContext) -> Result<E, BoxError> + Send + Sync + 'static,
         policy: Policy<E>,
     ) -> Self {
-        let stepper = RowStepper { factory: Arc::new(factory), options: E::Options::default() };
-        Self { owned: Some((rows, Box::new(stepper))), ..Self::new(policy) }
+        Self { owned: Some((rows, Box::new(RowStepper::new(factory)))), ..Self::new(policy) }
     }
 }
 

@@ -10,14 +10,14 @@ use super::{
     plan::{Exploration, Forward, Memory, Outcome, States},
 };
 use crate::{
-    components::{Masks, TickReport},
+    components::{Masks, Threads, TickReport},
     error::Error,
     task::Task,
 };
 
 impl<T: Task> NetworkActor<T> {
-    /// Acts for `rows`; the policy acted for `frames` frames before this tick.
-    pub(super) fn act(&mut self, rows: Rows<'_, T>, frames: u64, pieces: usize, report: &TickReport<T>) {
+    /// Acts for `rows` by the newest weights; the policy acted for `frames` frames before this tick.
+    pub(super) fn act_by_newest(&mut self, rows: Rows<'_, T>, frames: u64, pieces: usize, report: &TickReport<T>) {
         let width = self.plan.head.params();
         let n = rows.slots.len();
         if self.params.len() < n * width {
@@ -97,7 +97,7 @@ impl Shared<'_> {
             let mid = rows.slots.len() * half / pieces;
             let (left, right) = rows.split_at(mid);
             let (left_part, right_part) = part.split_at(mid, self.width);
-            rayon::join(
+            Threads::join(
                 || self.spread(half, left_part, left, report),
                 || self.spread(pieces - half, right_part, right, report),
             );

@@ -12,6 +12,7 @@ use super::{
     backend::Backend,
     cpu::CpuNetwork,
     evaluate::Evaluator,
+    former::ByEpisode,
     normalize::{Normalizer, RunningNorm},
     packing::{PackedWeights, Packing},
     plan::{Exploration, Network, Plan, States},
@@ -81,6 +82,8 @@ pub(super) struct NetworkActor<T: Task> {
     pub packing: Packing,
     /// The weights that all networks act by.
     pub packed: PackedWeights,
+    /// What running episodes act by, if each acts by one set to its end.
+    pub former: Option<Box<dyn ByEpisode<T>>>,
     pub exploration: Exploration,
     pub normalizer: Option<Normalizer>,
     /// The statistics that the next adoption takes its normaliser from.
@@ -296,6 +299,7 @@ impl<T: Task> NetworkActor<T> {
             networks: networks.into_iter().map(|network| Mutex::new(Lane { network, inputs: Vec::new() })).collect(),
             packing: Packing::new(packer),
             packed: packed.clone(),
+            former: None,
             plan,
             normalizer,
             running,

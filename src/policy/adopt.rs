@@ -82,7 +82,9 @@ fn take<T: Task>(
         return plan.versions.set(policy, published.version);
     };
     let adopted = ready(network, published).and_then(|ready| {
-        ready.map(|ready| network.adopt(ready.weights, ready.packed).map(|()| ready.version)).transpose()
+        let Some(ready) = ready else { return Ok(None) };
+        network.keep_for_episodes(plan.versions.get(policy));
+        network.adopt(ready.weights, ready.packed).map(|()| Some(ready.version))
     });
     match adopted {
         Ok(Some(version)) => plan.versions.set(policy, version),

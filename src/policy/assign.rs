@@ -29,6 +29,10 @@ impl<T: Task> Policies<T> {
             let reason = "a host's system acts for all rows; give it alone, by policy".into();
             errors.push(Error::Conflict { first: "policies", second: "system", reason });
         }
+        let names: Vec<_> = policies.iter().filter_map(|(_, policy)| policy.name.clone()).collect();
+        if let Some((_, twice)) = names.iter().enumerate().find(|(i, name)| names[..*i].contains(name)) {
+            errors.push(Error::config("policies", format!("two named {twice}"), "names of their own"));
+        }
         errors
     }
 
@@ -109,8 +113,8 @@ fn range_problems(mut ranges: Vec<Range<usize>>, rows: usize) -> Vec<Error> {
 }
 
 /// The column "policy": the number of the policy that acts for the row.
-pub(crate) fn policy_column<'a>(ranges: impl Iterator<Item = &'a Range<u32>>) -> (ColumnSpec, Box<dyn Source>) {
-    let numbers = ranges.zip(0_u32..).flat_map(|(range, policy)| range.clone().map(move |slot| (slot, policy)));
+pub(crate) fn policy_column(ranges: Vec<Range<u32>>) -> (ColumnSpec, Box<dyn Source>) {
+    let numbers = ranges.into_iter().zip(0_u32..).flat_map(|(range, policy)| range.map(move |slot| (slot, policy)));
     let mut numbers: Vec<_> = numbers.collect();
     numbers.sort_unstable();
     let numbers = numbers.into_iter().map(|(_, policy)| policy).collect();

@@ -3,6 +3,16 @@
 use super::evaluate::Evaluator;
 use crate::{components::Critic, error::Error, task::Task};
 
+/// Where `policies` is `policy`.
+fn positions(policies: &[u32], policy: u32) -> Vec<usize> {
+    (0..policies.len()).filter(|i| policies[*i] == policy).collect()
+}
+
+/// The first `state` numbers of the states at `own`, of which each has `width`.
+fn gathered(states: &[f32], own: &[usize], width: usize, state: usize) -> Vec<f32> {
+    own.iter().flat_map(|i| &states[i * width..][..state]).copied().collect()
+}
+
 /// By policy its network; none for a policy that is no network.
 pub(crate) struct Critics<T: Task>(pub Vec<Option<Evaluator<T>>>);
 
@@ -21,13 +31,12 @@ impl<T: Task> Critic<T> for Critics<T> {
         }
         let (width, mut values) = (self.state_width(), vec![0.0; observations.len()]);
         for (policy, evaluator) in critics {
-            let own: Vec<usize> = (0..observations.len()).filter(|i| policies[*i] == policy).collect();
+            let own = positions(policies, policy);
             if own.is_empty() {
                 continue;
             }
             let seen: Vec<_> = own.iter().map(|i| observations[*i]).collect();
-            let state = evaluator.state_width_of_critic();
-            let mut met: Vec<f32> = own.iter().flat_map(|i| &states[i * width..][..state]).copied().collect();
+            let mut met = gathered(states, &own, width, evaluator.state_width_of_critic());
             for (i, value) in own.into_iter().zip(evaluator.values(&[], &seen, &mut met)?) {
                 values[i] = value;
             }

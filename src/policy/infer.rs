@@ -213,7 +213,7 @@ impl<T: Task> Actor<T> {
         if pieces > 1 {
             let mid = rows.slots.len() * (pieces / 2) / pieces;
             let (left, right) = rows.split_at(mid);
-            rayon::join(
+            Threads::join(
                 || self.call(act, left, pieces / 2, report),
                 || self.call(act, right, pieces - pieces / 2, report),
             );

@@ -13,6 +13,7 @@ pub mod cpu;
 mod critics;
 mod evaluate;
 mod floats;
+mod former;
 #[cfg(feature = "gpu")]
 pub mod gpu;
 pub mod head;

@@ -14,7 +14,8 @@ pub(crate) fn observe<T: Task, L: Lane>(
     mut actors: Query<&mut Actor<T>>,
     rows: Query<(&Observation<T>, &Slot), L::Rows>,
     plan: Res<TickPlan<T>>,
-    mut order: Local<Vec<(u32, T::Observation)>>,
+    mut seen: Local<Vec<T::Observation>>,
+    mut order: Local<Vec<(u32, usize)>>,
     mut input: Local<Vec<f32>>,
 ) {
     for mut actor in &mut actors {
@@ -22,12 +23,16 @@ pub(crate) fn observe<T: Task, L: Lane>(
         let ActorKind::Network(network) = &mut actor.kind else { continue };
         let Some(running) = network.running.as_mut().filter(|running| !running.frozen) else { continue };
         let active = rows.iter().filter(|(_, slot)| slot.0 < plan.active && own.contains(&slot.0));
+        seen.clear();
         order.clear();
-        order.extend(active.map(|(seen, slot)| (slot.0, seen.0)));
-        order.sort_unstable_by_key(|(slot, _)| *slot);
+        for (observation, slot) in active {
+            order.push((slot.0, seen.len()));
+            seen.push(observation.0);
+        }
+        order.sort_unstable();
         input.resize(network.plan.inputs, 0.0);
-        for (_, observation) in order.drain(..) {
-            observation.encode(&mut input);
+        for (_, i) in order.drain(..) {
+            seen[i].encode(&mut input);
             running.update(&input, |_| true);
         }
     }

@@ -25,6 +25,7 @@ pub type ActFunction<T> =
 pub struct Policy<T: Task> {
     pub(crate) kind: PolicyKind<T>,
     pub(crate) trusted: bool,
+    pub(crate) name: Option<Arc<str>>,
 }
 
 pub(crate) enum PolicyKind<T: Task> {
@@ -45,7 +46,7 @@ pub(crate) struct NetworkPolicy {
 
 impl<T: Task> Clone for Policy<T> {
     fn clone(&self) -> Self {
-        Self { kind: self.kind.clone(), trusted: self.trusted }
+        Self { kind: self.kind.clone(), trusted: self.trusted, name: self.name.clone() }
     }
 }
 
@@ -63,7 +64,7 @@ impl<T: Task> Clone for PolicyKind<T> {
 impl<T: Task> Policy<T> {
     /// Uniform over legal actions and bounded intervals; see [`Space::sample`](crate::space::Space::sample).
     pub fn random() -> Self {
-        Self { kind: PolicyKind::Random, trusted: true }
+        Self::of(PolicyKind::Random, true)
     }
 
     /// A function. It is called for runs of rows, possibly on several threads at once: what it does for a row must
@@ -71,19 +72,31 @@ impl<T: Task> Policy<T> {
     pub fn function(
         act: impl Fn(&[T::Observation], &Masks<'_>, &mut Streams<'_>, &mut [T::Action]) + Send + Sync + 'static,
     ) -> Self {
-        Self { kind: PolicyKind::Function(Arc::new(act)), trusted: false }
+        Self::of(PolicyKind::Function(Arc::new(act)), false)
     }
 
     /// A network. Without [`weights`](Self::weights) it starts from orthogonal ones.
     pub fn network(spec: NetworkSpec) -> Self {
         let network = NetworkPolicy { spec, ..Default::default() };
-        Self { kind: PolicyKind::Network(Box::new(network)), trusted: true }
+        Self::of(PolicyKind::Network(Box::new(network)), true)
     }
 
     /// A system of the host's, in [`CollectSystems::Infer`](crate::schedule::CollectSystems::Infer), that writes
     /// [`Action<T>`](crate::components::Action). Its actions are checked against the space.
     pub fn system() -> Self {
-        Self { kind: PolicyKind::System, trusted: false }
+        Self::of(PolicyKind::System, false)
+    }
+
+    fn of(kind: PolicyKind<T>, trusted: bool) -> Self {
+        Self { kind, trusted, name: None }
+    }
+
+    /// A name, by which [`Models::id`](crate::weights::Models::id) finds the number of a network among several policies.
+    /// Default: none.
+    #[must_use]
+    pub fn named(mut self, name: impl Into<Arc<str>>) -> Self {
+        self.name = Some(name.into());
+        self
     }
 
     /// Skips the check of actions.

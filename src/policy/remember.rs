@@ -10,7 +10,7 @@ use super::{
     states::Identity,
 };
 use crate::{
-    components::{ActionKey, ColumnSpec, End, Episode, EpisodeStep, Observation, Remembered, Slot, Source},
+    components::{ActionKey, ColumnSpec, End, Episode, EpisodeStep, Remembered, Slot, Source, rows_of},
     data::{Dtype, Field},
     task::Task,
 };
@@ -19,7 +19,7 @@ type Rows = ((&'static Slot, &'static ActionKey, &'static Episode), &'static Epi
 
 struct StateSource<T: Task> {
     policy: QueryState<&'static Actor<T>>,
-    rows: QueryState<Rows, With<Observation<T>>>,
+    rows: QueryState<Rows>,
     /// Numbers of the widest policy's state; those of others are followed by zeros.
     width: usize,
     /// A tick's column. Scratch.
@@ -28,7 +28,7 @@ struct StateSource<T: Task> {
 
 impl<T: Task> StateSource<T> {
     fn new(world: &mut World, width: usize) -> Self {
-        Self { policy: world.query(), rows: world.query_filtered(), width, floats: Vec::new() }
+        Self { policy: world.query(), rows: rows_of::<T, _>(world), width, floats: Vec::new() }
     }
 
     /// Hands over each recurrent policy's rows with whether `begins` holds: that their coming frame begins an episode.

@@ -82,7 +82,7 @@ impl<T: Task> Collector<T> {
         }
         self.check_kind("save")?;
         if let Some(fleet) = &self.fleet {
-            return self.save_workers(fleet, to);
+            return self.save_workers(&**fleet, to);
         }
         let world = &self.drive.world;
         let rows = rows::of::<T>(world, &self.entities)

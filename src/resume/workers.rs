@@ -17,7 +17,7 @@ use crate::{
 const WORKERS: Kind = Kind { magic: *b"glnworks", version: 1 };
 
 impl<T: Task> Collector<T> {
-    pub(super) fn save_workers(&self, fleet: &Fleet<T>, to: &mut dyn Write) -> Result<(), Error> {
+    pub(super) fn save_workers(&self, fleet: &dyn Fleet<T>, to: &mut dyn Write) -> Result<(), Error> {
         let saved = fleet.on_all(|worker| {
             let mut bytes = Vec::new();
             let goes_on = worker.has_codec()?;
@@ -53,7 +53,7 @@ impl<T: Task> Collector<T> {
         let Some(fleet) = &self.fleet else { return Ok(Vec::new()) };
         let mut from = BlockReader::new(from, WORKERS)?;
         let (workers, number): (u64, u64) = from.part()?;
-        let own = fleet.here().count();
+        let own = fleet.here().len();
         if workers != own as u64 {
             return wrong(format!("it has {workers} workers; legal: {own}"));
         }
@@ -104,6 +104,10 @@ impl<T: Task> Collector<T> {
 
     /// Whether rows stand still between two batches.
     pub(super) fn check_kind(&self, call: &'static str) -> Result<(), Error> {
+        if self.config.one_version_per_trajectory {
+            let problem = "episodes go on under weights of before (one_version_per_trajectory); legal: without";
+            return Err(Error::State { call, problem: problem.into() });
+        }
         if !self.config.is_async() && self.config.async_batched.is_none() {
             return Ok(());
         }

@@ -1,12 +1,12 @@
 //! The components that columns are copied from.
 
-use std::marker::PhantomData;
-
 use bevy_ecs::prelude::*;
 use bytemuck::Pod;
 
 use crate::{
-    components::{Action, ActionMask, End, LogProb, Observation, Reward, Slot, Source, TrajectoryId, Value, Writer},
+    components::{
+        Action, ActionMask, End, LogProb, Observation, Reward, Slot, Source, TrajectoryId, Value, Writer, rows_of,
+    },
     data::Data,
     task::Task,
 };
@@ -40,44 +40,38 @@ recorded!(
     Reward, End, crate::components::EpisodeStep, TrajectoryId, LogProb, Value
 );
 
-/// Records component `C` of the rows of task `T`.
-pub(crate) struct ComponentSource<T: Task, C: Recorded> {
-    query: QueryState<(&'static C, &'static Slot), With<Observation<T>>>,
-    task: PhantomData<fn() -> T>,
-}
+/// Records component `C` of a task's rows.
+pub(crate) struct ComponentSource<C: Recorded>(QueryState<(&'static C, &'static Slot)>);
 
-impl<T: Task, C: Recorded> ComponentSource<T, C> {
-    pub(crate) fn new(world: &mut World) -> Self {
-        Self { query: world.query_filtered(), task: PhantomData }
+impl<C: Recorded> ComponentSource<C> {
+    pub(crate) fn of<T: Task>(world: &mut World) -> Self {
+        Self(rows_of::<T, _>(world))
     }
 }
 
-impl<T: Task, C: Recorded> Source for ComponentSource<T, C> {
+impl<C: Recorded> Source for ComponentSource<C> {
     fn record(&mut self, world: &World, in_order: bool, out: &mut [u8]) {
-        copy_column(&mut self.query, world, in_order, out, |column| C::values(column));
+        copy_column(&mut self.0, world, in_order, out, |column| C::values(column));
     }
 }
 
 /// Records a user's component `C`, which is plain old data itself.
-pub(crate) struct ExtraSource<T: Task, C: Component + Data> {
-    query: QueryState<(&'static C, &'static Slot), With<Observation<T>>>,
-    task: PhantomData<fn() -> T>,
-}
+pub(crate) struct ExtraSource<C: Component + Data>(QueryState<(&'static C, &'static Slot)>);
 
-impl<T: Task, C: Component + Data> ExtraSource<T, C> {
-    pub(crate) fn new(world: &mut World) -> Self {
-        Self { query: world.query_filtered(), task: PhantomData }
+impl<C: Component + Data> ExtraSource<C> {
+    pub(crate) fn of<T: Task>(world: &mut World) -> Self {
+        Self(rows_of::<T, _>(world))
     }
 }
 
-impl<T: Task, C: Component + Data> Source for ExtraSource<T, C> {
+impl<C: Component + Data> Source for ExtraSource<C> {
     fn record(&mut self, world: &World, in_order: bool, out: &mut [u8]) {
-        copy_column(&mut self.query, world, in_order, out, |column| column);
+        copy_column(&mut self.0, world, in_order, out, |column| column);
     }
 }
 
-fn copy_column<C: Component, V: Pod, F: bevy_ecs::query::QueryFilter + bevy_ecs::query::ArchetypeFilter>(
-    query: &mut QueryState<(&'static C, &'static Slot), F>,
+fn copy_column<C: Component, V: Pod>(
+    query: &mut QueryState<(&'static C, &'static Slot)>,
     world: &World,
     in_order: bool,
     out: &mut [u8],

@@ -7,7 +7,7 @@ use std::ops::Range;
 
 use super::{
     block::{Block, Final, Layout},
-    state::{Ended, Rollout},
+    state::{Ended, Rollout, sort_finals},
 };
 use crate::{
     components::{ColumnSpec, End, RowIndex, Trajectory, Truncation},
@@ -151,7 +151,7 @@ impl<T: Task> Merge<T> {
             }
         }
         let Self { mut block, mut ended, mut behind, states, .. } = self;
-        block.finals.sort_unstable_by_key(|last| last.frame);
+        sort_finals(&mut block);
         // In the order in which one world notices them; of one tick by slot.
         ended.sort_by_key(|(trajectory, ended)| (noticed(trajectory), ended.slot));
         block.trajectories.extend(ended.iter().map(|(trajectory, _)| *trajectory));

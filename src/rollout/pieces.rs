@@ -124,7 +124,7 @@ impl<T: Task> Assembly<T> {
         }
         let running = self.seats.drain(..).zip(self.open.drain(..)).zip(self.gone.drain(..));
         self.left.extend(running.map(|((row, piece), gone)| (row, piece, gone)));
-        self.left.sort_unstable_by_key(|(row, ..)| *row);
+        sort_left(&mut self.left);
         for row in rows {
             let (piece, gone) = self.left_by(*row);
             self.seats.push(*row);
@@ -329,6 +329,11 @@ impl<T: Task> Assembly<T> {
     pub(crate) fn memory(&self) -> usize {
         self.chunks.memory() + self.ready.memory()
     }
+}
+
+/// Apart from the task, like all that does not depend on it: a sort is much code.
+fn sort_left(left: &mut [(RowIndex, Piece, usize)]) {
+    left.sort_unstable_by_key(|(row, ..)| *row);
 }
 
 /// What a row sees after its last frame in the first `ticks` ticks.

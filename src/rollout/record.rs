@@ -1,6 +1,6 @@
 //! The Record stage: one frame of every row into the rollout's columns.
 
-use bevy_ecs::prelude::*;
+use bevy_ecs::{prelude::*, query::ArchetypeFilter};
 
 use super::{
     block::Final,
@@ -43,11 +43,7 @@ pub(crate) fn record<T: Task>(world: &mut World, rows: &mut QueryState<RowColumn
 }
 
 /// Whether the rows are tables of consecutive slots: one, or one a lane. Looked at every tick: a host may move rows.
-pub(crate) fn in_order<T: Task>(
-    slots: &mut QueryState<&Slot, With<Observation<T>>>,
-    world: &World,
-    rows: usize,
-) -> bool {
+pub(crate) fn in_order<F: ArchetypeFilter>(slots: &mut QueryState<&Slot, F>, world: &World, rows: usize) -> bool {
     let Ok(chunks) = slots.contiguous_iter(world) else { return false };
     let runs = chunks.map(|chunk| Some((consecutive(chunk, rows)?, chunk.len())));
     let covered = runs.into_iter().try_fold(0, |covered, run| run.map(|(_, len)| covered + len));

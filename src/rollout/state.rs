@@ -74,7 +74,7 @@ impl Columns {
     pub(crate) fn of<T: Task>(world: &mut World, policy_outputs: bool) -> Self {
         let mut columns = Self::default();
         fn component<T: Task, C: super::column::Recorded>(world: &mut World) -> Option<Box<dyn Source>> {
-            Some(Box::new(ComponentSource::<T, C>::new(world)))
+            Some(Box::new(ComponentSource::<C>::of::<T>(world)))
         }
         let observation = component::<T, Observation<T>>(world);
         columns.add(ColumnSpec::of::<T::Observation>("observation").leading(), observation);
@@ -98,7 +98,7 @@ impl Columns {
 
     /// Adds the user's component `C`.
     pub(crate) fn add_extra<T: Task, C: Component + Data>(&mut self, world: &mut World, name: &'static str) {
-        self.add(ColumnSpec::of::<C>(name), Some(Box::new(ExtraSource::<T, C>::new(world))));
+        self.add(ColumnSpec::of::<C>(name), Some(Box::new(ExtraSource::<C>::of::<T>(world))));
     }
 
     pub(crate) fn add(&mut self, spec: ColumnSpec, source: Option<Box<dyn Source>>) {
@@ -322,7 +322,7 @@ impl<T: Task> Rollout<T> {
 }
 
 /// Record keeps what follows a frame one tick later than Assemble does: only then is the order broken.
-fn sort_finals<T: Task>(block: &mut Block<T>) {
+pub(super) fn sort_finals<T: Task>(block: &mut Block<T>) {
     if !block.finals.is_sorted_by_key(|last| last.frame) {
         block.finals.sort_unstable_by_key(|last| last.frame);
     }

@@ -21,6 +21,8 @@ pub struct WeightsHandle(Arc<Shared>);
 
 #[derive(Debug)]
 struct Shared {
+    /// Of the policy.
+    name: Option<Arc<str>>,
     specs: Vec<TensorSpec>,
     /// Version of `latest`, so that "nothing new" is told without the lock.
     version: AtomicU64,
@@ -51,8 +53,14 @@ fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
 impl WeightsHandle {
     /// A handle whose version 0 is `initial`. Errors: those of [`Weights::check`] against `specs`.
     pub fn new(specs: Vec<TensorSpec>, initial: Weights) -> Result<Self, Error> {
+        Self::named(None, specs, initial)
+    }
+
+    /// The same of a policy that may have a name.
+    pub(crate) fn named(name: Option<Arc<str>>, specs: Vec<TensorSpec>, initial: Weights) -> Result<Self, Error> {
         initial.check(&specs)?;
         Ok(Self(Arc::new(Shared {
+            name,
             specs,
             version: AtomicU64::new(0),
             latest: Mutex::new(Latest { version: 0, weights: Arc::new(initial), closed: false }),
@@ -80,8 +88,15 @@ impl WeightsHandle {
         self.0.version.store(version, Ordering::Release);
         drop(place);
         drop(before);
-        lock(&self.0.adopted).fill(adopted);
+        let mut acts = lock(&self.0.adopted);
+        acts.iter_mut().filter(|newest| **newest != u64::MAX).for_each(|newest| *newest = adopted);
+        drop(acts);
         self.0.adoption.notify_all();
+    }
+
+    /// The name of the policy, by [`Policy::named`](crate::policy::Policy::named).
+    pub fn name(&self) -> Option<&str> {
+        self.0.name.as_deref()
     }
 
     /// Tensors that each set must have.
@@ -174,6 +189,12 @@ impl WeightsHandle {
     /// How many act by these weights, each for itself: workers. Default: 1.
     pub(crate) fn set_adopters(&self, adopters: usize) {
         lock(&self.0.adopted).resize(adopters, self.version());
+    }
+
+    /// Of these adopters only this one acts by these weights.
+    pub(crate) fn set_only_adopter(&self, adopter: usize, adopters: usize) {
+        self.set_adopters(adopters);
+        (0..adopters).filter(|other| *other != adopter).for_each(|other| self.adopted_by(other, u64::MAX));
     }
 
     /// Says that what acts by these weights does so with `version` or a newer one. Called by what applies weights.

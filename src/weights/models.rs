@@ -44,6 +44,17 @@ impl Models {
         self.0.keys().copied()
     }
 
+    /// The number of the policy that is [`named`](crate::policy::Policy::named) so. Errors: [`Error::Config`] for a name that
+    /// none of these has.
+    pub fn id(&self, name: &str) -> Result<usize, Error> {
+        let found = self.0.iter().find(|(_, handle)| handle.name() == Some(name));
+        found.map(|(id, _)| *id).ok_or_else(|| {
+            let names: Vec<_> = self.0.values().filter_map(WeightsHandle::name).collect();
+            let legal = if names.is_empty() { "none has a name" } else { &name_list(names.into_iter()) };
+            Error::config("policy", name, format!("names of networks that share weights: {legal}"))
+        })
+    }
+
     /// Publishes weights of one of them. Errors: [`Error::Config`] for a number that is none of [`ids`](Self::ids).
     pub fn get(&self, policy: usize) -> Result<&WeightsHandle, Error> {
         self.0.get(&policy).ok_or_else(|| {

@@ -1,7 +1,9 @@
 //! The owner's side of its workers.
 
 use std::{
+    any::Any,
     convert::Infallible,
+    marker::PhantomData,
     sync::{Arc, OnceLock},
     thread::{Builder, JoinHandle},
     time::{Duration, Instant},
@@ -9,33 +11,38 @@ use std::{
 
 use crossbeam_channel::{Receiver, RecvTimeoutError, Sender, bounded, unbounded};
 
-use super::thread::{Delivery, Job, Order, Post};
+use super::{
+    Parcel, open,
+    thread::{Call, Delivery, Job, Order, Post},
+};
 use crate::error::Error;
 
 /// How often a thread that unwinds is looked at.
 const MOMENT: Duration = Duration::from_millis(1);
 
-/// Workers, numbered from 0, and the one channel that their items come through.
-pub(crate) struct Crew<J: Job> {
-    workers: Vec<Worker<J>>,
-    items: Receiver<Delivery<J::Item>>,
-    sender: Sender<Delivery<J::Item>>,
+/// Workers, numbered from 0, that own a `J` each, and the one channel that their items come through.
+pub(crate) struct Crew<J> {
+    workers: Vec<Worker>,
+    items: Receiver<Delivery>,
+    sender: Sender<Delivery>,
+    jobs: PhantomData<fn() -> J>,
 }
 
-struct Worker<J> {
-    orders: Sender<Order<J>>,
-    thread: Option<JoinHandle<Option<J>>>,
+struct Worker {
+    number: usize,
+    orders: Sender<Order>,
+    thread: Option<JoinHandle<Option<Box<dyn Job>>>>,
     died: Arc<OnceLock<String>>,
     alive: Receiver<Infallible>,
 }
 
-impl<J: Job> Worker<J> {
+impl Worker {
     fn start(
         worker: usize,
         life: u32,
-        job: J,
+        job: Box<dyn Job>,
         _token: Arc<()>,
-        items: Sender<Delivery<J::Item>>,
+        items: Sender<Delivery>,
     ) -> Result<Self, Error> {
         let (orders, inbox) = unbounded();
         let (_alive, alive) = bounded(0);
@@ -43,21 +50,53 @@ impl<J: Job> Worker<J> {
         let post = Post { worker, life, orders: inbox, items, died: died.clone(), _alive, _token };
         let thread = Builder::new().name(format!("gleaner-worker-{worker}")).spawn(move || post.run(job));
         let thread = thread.map_err(|error| Error::worker(worker, format!("no thread: {error}")))?;
-        Ok(Self { orders, thread: Some(thread), died, alive })
+        Ok(Self { number: worker, orders, thread: Some(thread), died, alive })
+    }
+
+    fn call(&self, call: Call) -> Pending {
+        let (send, answer) = bounded(1);
+        // A worker that is gone drops the call, and the answer's sender with it.
+        let _ = self.orders.send(Order::Call(call, send));
+        Pending { worker: self.number, answer, died: self.died.clone(), alive: self.alive.clone() }
+    }
+
+    /// Why its thread does not run any more; none if it does.
+    fn death(&self) -> Option<Error> {
+        let runs = self.thread.as_ref().is_some_and(|thread| !thread.is_finished());
+        (!runs || self.died.get().is_some()).then(|| death(self.number, &self.died))
+    }
+
+    /// Waits for the end of a thread that was told to stop; none if somebody did before.
+    fn stop(&mut self, deadline: Instant) -> Option<Stopped<Box<dyn Job>>> {
+        let thread = self.thread.take()?;
+        // Nothing is ever sent: the channel closes with the thread.
+        if matches!(self.alive.recv_deadline(deadline), Err(RecvTimeoutError::Timeout)) {
+            return Some(Stopped::Stuck);
+        }
+        let back = thread.join().ok().flatten();
+        Some(back.map_or_else(|| Stopped::Died(death(self.number, &self.died)), Stopped::Back))
     }
 }
 
-/// The answer to a call that a worker has yet to serve.
-pub(crate) struct Reply<R> {
+/// The answer to a call that a worker has yet to serve: an `R`.
+pub(crate) struct Reply<R>(Pending, PhantomData<fn() -> R>);
+
+struct Pending {
     worker: usize,
-    answer: Receiver<R>,
+    answer: Receiver<Parcel>,
     died: Arc<OnceLock<String>>,
     alive: Receiver<Infallible>,
 }
 
-impl<R> Reply<R> {
+impl<R: 'static> Reply<R> {
     /// Waits for the answer. Errors: [`Error::Worker`] if the worker ended or the deadline is over.
     pub(crate) fn wait(self, deadline: Instant) -> Result<R, Error> {
+        self.0.wait(deadline).map(|answer| open(answer))
+    }
+}
+
+impl Pending {
+    fn wait(self, deadline: Instant) -> Result<Parcel, Error> {
         self.answer.recv_deadline(deadline).map_err(|error| match error {
             RecvTimeoutError::Timeout => Error::worker(self.worker, "it did not answer before the deadline"),
             RecvTimeoutError::Disconnected => {
@@ -81,15 +120,15 @@ impl<J: Job> Crew<J> {
     /// channel. Errors: the system has no thread.
     pub(crate) fn start(jobs: impl IntoIterator<Item = (J, Arc<()>)>, capacity: usize) -> Result<Self, Error> {
         let (sender, items) = bounded(capacity);
-        let start = |(worker, (job, token))| Worker::start(worker, 0, job, token, sender.clone());
+        let start = |(worker, (job, token))| Worker::start(worker, 0, Box::new(job), token, sender.clone());
         let workers = jobs.into_iter().enumerate().map(start).collect::<Result<_, _>>()?;
-        Ok(Self { workers, items, sender })
+        Ok(Self { workers, items, sender, jobs: PhantomData })
     }
 
     /// Starts another thread in a worker's place. The one before is told to end and left to itself; what it still sends
     /// is of an older `life`. Errors: the system has no thread.
     pub(crate) fn replace(&mut self, worker: usize, life: u32, job: J, token: Arc<()>) -> Result<(), Error> {
-        let next = Worker::start(worker, life, job, token, self.sender.clone())?;
+        let next = Worker::start(worker, life, Box::new(job), token, self.sender.clone())?;
         let before = std::mem::replace(&mut self.workers[worker], next);
         let _ = before.orders.send(Order::Stop);
         Ok(())
@@ -101,11 +140,11 @@ impl<J: Job> Crew<J> {
         worker: usize,
         work: impl FnOnce(&mut J) -> R + Send + 'static,
     ) -> Reply<R> {
-        let (send, answer) = bounded(1);
-        let Worker { orders, died, alive, .. } = &self.workers[worker];
-        // A worker that is gone drops the call, and the answer's sender with it.
-        let _ = orders.send(Order::Call(Box::new(move |job| drop(send.send(work(job))))));
-        Reply { worker, answer, died: died.clone(), alive: alive.clone() }
+        let call = move |job: &mut dyn Job| -> Parcel {
+            let job: &mut dyn Any = job;
+            Box::new(work(job.downcast_mut().unwrap_or_else(|| unreachable!("all jobs are of one type"))))
+        };
+        Reply(self.workers[worker].call(Box::new(call)), PhantomData)
     }
 
     /// Ends a worker's thread as soon as it sees its orders, and does not wait for it.
@@ -119,15 +158,13 @@ impl<J: Job> Crew<J> {
     }
 
     /// The next thing that any worker sends on its own; none within `patience`.
-    pub(crate) fn receive(&self, patience: Duration) -> Option<Delivery<J::Item>> {
+    pub(crate) fn receive(&self, patience: Duration) -> Option<Delivery> {
         self.items.recv_timeout(patience).ok()
     }
 
     /// Why a worker's thread does not run any more; none if it does.
     pub(crate) fn death(&self, worker: usize) -> Option<Error> {
-        let Worker { thread, died, .. } = &self.workers[worker];
-        let runs = thread.as_ref().is_some_and(|thread| !thread.is_finished());
-        (!runs || died.get().is_some()).then(|| death(worker, died))
+        self.workers[worker].death()
     }
 
     /// Ends all threads. What they own comes back, none of those that panicked or are stuck in user code beyond the
@@ -136,18 +173,15 @@ impl<J: Job> Crew<J> {
         for worker in &self.workers {
             let _ = worker.orders.send(Order::Stop);
         }
-        let stop = |(i, worker): (usize, &mut Worker<J>)| {
-            let thread = worker.thread.take()?;
-            // Nothing is ever sent: the channel closes with the thread.
-            let stuck = matches!(worker.alive.recv_deadline(deadline), Err(RecvTimeoutError::Timeout));
-            let stopped = if stuck {
-                Stopped::Stuck
-            } else {
-                thread.join().ok().flatten().map_or_else(|| Stopped::Died(death(i, &worker.died)), Stopped::Back)
+        let stop = |worker: &mut Worker| {
+            let stopped = match worker.stop(deadline)? {
+                Stopped::Back(job) => Stopped::Back(open(job)),
+                Stopped::Died(error) => Stopped::Died(error),
+                Stopped::Stuck => Stopped::Stuck,
             };
-            Some((i, stopped))
+            Some((worker.number, stopped))
         };
-        self.workers.iter_mut().enumerate().filter_map(stop).collect()
+        self.workers.iter_mut().filter_map(stop).collect()
     }
 }
 

@@ -6,10 +6,21 @@
 mod crew;
 mod thread;
 
-use std::time::{Duration, Instant};
+use std::{
+    any::Any,
+    time::{Duration, Instant},
+};
 
 pub(crate) use crew::{Crew, Reply, Stopped};
 pub(crate) use thread::{Job, Made};
+
+/// What goes through channels. In a box, so that these and the threads are compiled once, whatever the work is about.
+pub(crate) type Parcel = Box<dyn Any + Send>;
+
+/// What is in a parcel; who calls this knows of which type.
+pub(crate) fn open<V: 'static>(parcel: Box<dyn Any>) -> V {
+    *parcel.downcast().unwrap_or_else(|_| unreachable!("a parcel of another type"))
+}
 
 /// The moment when `timeout` is over, also one that is longer than clocks count.
 pub(crate) fn until(timeout: Duration) -> Instant {

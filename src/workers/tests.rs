@@ -15,9 +15,7 @@ struct Counter {
 }
 
 impl Job for Counter {
-    type Item = u32;
-
-    fn produce(&mut self) -> Made<u32> {
+    fn produce(&mut self) -> Made {
         assert!(self.next != self.bad, "a bad number");
         if self.next == self.end {
             return Made::End;
@@ -27,7 +25,7 @@ impl Job for Counter {
             return Made::Failed(Error::worker(0, "it is 77"));
         }
         self.next += 1;
-        Made::Item(self.next)
+        Made::Item(Box::new(self.next))
     }
 }
 
@@ -45,7 +43,7 @@ const LONG: Duration = Duration::from_secs(60);
 /// Whose item it is, and what; none for the end.
 fn next(crew: &Crew<Counter>) -> (usize, Option<u32>) {
     let delivery = crew.receive(LONG).expect("a delivery");
-    (delivery.worker, delivery.item.map(|item| item.expect("no error")))
+    (delivery.worker, delivery.item.map(|item| open(item.expect("no error"))))
 }
 
 #[test]
@@ -121,7 +119,7 @@ fn one_is_replaced_and_what_it_sends_is_told_apart() {
     crew.replace(0, 1, Counter { next: 100, end: 200, bad: u32::MAX }, token.clone()).unwrap();
     crew.produce(0, true);
     let first = std::iter::from_fn(|| crew.receive(LONG)).find(|delivery| delivery.life == 1).unwrap();
-    assert_eq!(first.item.unwrap().unwrap(), 101);
+    assert_eq!(open::<u32>(first.item.unwrap().unwrap()), 101);
     assert!(matches!(crew.stop(soon())[..], [(0, Stopped::Back(_))]));
     assert_eq!(Arc::strong_count(&token), 1);
 }

@@ -1,6 +1,7 @@
 //! What runs on a worker's thread.
 
 use std::{
+    any::Any,
     convert::Infallible,
     panic::{AssertUnwindSafe, catch_unwind},
     sync::{Arc, OnceLock},
@@ -9,27 +10,27 @@ use std::{
 
 use crossbeam_channel::{Receiver, RecvTimeoutError, Select, Sender};
 
+use super::Parcel;
 use crate::error::{Error, panic_message};
 
 /// Time until a worker that could make nothing tries again.
 const MOMENT: Duration = Duration::from_millis(2);
 
 /// What a worker owns.
-pub(crate) trait Job: Send + 'static {
-    /// What it makes on its own.
-    type Item: Send + 'static;
-
+pub(crate) trait Job: Any + Send {
     /// Makes the next item.
-    fn produce(&mut self) -> Made<Self::Item>;
+    fn produce(&mut self) -> Made;
 }
 
 /// What came of making an item.
-pub(crate) enum Made<I> {
-    Item(I),
+pub(crate) enum Made {
+    Item(Parcel),
     /// Something that needs not be sent.
     More,
     /// Nothing now: it is tried again in a moment.
     Nothing,
+    /// Nothing until it is told to go on.
+    Rest,
     /// There will be no more until it is told to go on.
     End,
     /// There will be no more, whatever it is told: it stands in the middle of something.
@@ -37,27 +38,28 @@ pub(crate) enum Made<I> {
 }
 
 /// What a worker sends on its own: an item, or that there will be none.
-pub(crate) struct Delivery<I> {
+pub(crate) struct Delivery {
     pub worker: usize,
     /// How often the worker was replaced before.
     pub life: u32,
-    pub item: Option<Result<I, Error>>,
+    pub item: Option<Result<Parcel, Error>>,
 }
 
-pub(super) type Call<J> = Box<dyn FnOnce(&mut J) + Send>;
+pub(super) type Call = Box<dyn FnOnce(&mut dyn Job) -> Parcel + Send>;
 
-pub(super) enum Order<J> {
-    Call(Call<J>),
+pub(super) enum Order {
+    /// To be answered there.
+    Call(Call, Sender<Parcel>),
     Produce(bool),
     Stop,
 }
 
 /// A worker's side of its channels.
-pub(super) struct Post<J: Job> {
+pub(super) struct Post {
     pub worker: usize,
     pub life: u32,
-    pub orders: Receiver<Order<J>>,
-    pub items: Sender<Delivery<J::Item>>,
+    pub orders: Receiver<Order>,
+    pub items: Sender<Delivery>,
     /// Why the thread ended, if user code panicked outside of what catches it.
     pub died: Arc<OnceLock<String>>,
     /// Closed when the thread ends.
@@ -81,9 +83,9 @@ enum Next {
     End,
 }
 
-impl<J: Job> Post<J> {
+impl Post {
     /// Works until told to stop; gives back what it owns, unless that panicked.
-    pub(super) fn run(self, mut job: J) -> Option<J> {
+    pub(super) fn run(self, mut job: Box<dyn Job>) -> Option<Box<dyn Job>> {
         let (mut producing, mut pause) = (Producing::No, Duration::ZERO);
         loop {
             // An idle worker sleeps until there is an order.
@@ -92,9 +94,9 @@ impl<J: Job> Post<J> {
                 Producing::No | Producing::NeverAgain => self.orders.recv().map_err(Into::into),
             };
             let next = match order {
-                Ok(order) => self.obey(order, &mut job, &mut producing),
+                Ok(order) => self.obey(order, &mut *job, &mut producing),
                 Err(RecvTimeoutError::Disconnected) => return Some(job),
-                Err(RecvTimeoutError::Timeout) => self.produce(&mut job, &mut producing, &mut pause),
+                Err(RecvTimeoutError::Timeout) => self.produce(&mut *job, &mut producing, &mut pause),
             };
             match next {
                 Ok(Next::GoOn) => {}
@@ -105,7 +107,7 @@ impl<J: Job> Post<J> {
                     let _ = self.died.set(message);
                     let _ = self.deliver(Some(Err(error)), |order| match order {
                         Order::Stop => Ok(Next::End),
-                        Order::Call(_) | Order::Produce(_) => Ok(Next::GoOn),
+                        Order::Call(..) | Order::Produce(_) => Ok(Next::GoOn),
                     });
                     return None;
                 }
@@ -113,9 +115,10 @@ impl<J: Job> Post<J> {
         }
     }
 
-    fn obey(&self, order: Order<J>, job: &mut J, producing: &mut Producing) -> Result<Next, Panicked> {
+    fn obey(&self, order: Order, job: &mut dyn Job, producing: &mut Producing) -> Result<Next, Panicked> {
         match order {
-            Order::Call(call) => guarded(|| call(job))?,
+            // Who waits no longer has dropped the receiver.
+            Order::Call(call, answer) => drop(answer.send(guarded(|| call(job))?)),
             Order::Produce(_) if *producing == Producing::NeverAgain => {}
             Order::Produce(on) => *producing = if on { Producing::Yes } else { Producing::No },
             Order::Stop => return Ok(Next::End),
@@ -123,7 +126,7 @@ impl<J: Job> Post<J> {
         Ok(Next::GoOn)
     }
 
-    fn produce(&self, job: &mut J, producing: &mut Producing, pause: &mut Duration) -> Result<Next, Panicked> {
+    fn produce(&self, job: &mut dyn Job, producing: &mut Producing, pause: &mut Duration) -> Result<Next, Panicked> {
         let item = match guarded(|| job.produce())? {
             Made::Item(item) => Some(Ok(item)),
             Made::End => {
@@ -135,6 +138,10 @@ impl<J: Job> Post<J> {
                 Some(Err(error))
             }
             Made::More => return Ok(Next::GoOn),
+            Made::Rest => {
+                *producing = Producing::No;
+                return Ok(Next::GoOn);
+            }
             Made::Nothing => {
                 *pause = MOMENT;
                 return Ok(Next::GoOn);
@@ -146,8 +153,8 @@ impl<J: Job> Post<J> {
     /// Sends, and obeys orders while there is no room.
     fn deliver(
         &self,
-        item: Option<Result<J::Item, Error>>,
-        mut obey: impl FnMut(Order<J>) -> Result<Next, Panicked>,
+        item: Option<Result<Parcel, Error>>,
+        mut obey: impl FnMut(Order) -> Result<Next, Panicked>,
     ) -> Result<Next, Panicked> {
         let mut delivery = Delivery { worker: self.worker, life: self.life, item };
         loop {
@@ -165,7 +172,7 @@ impl<J: Job> Post<J> {
     }
 
     /// Waits for room or an order, whichever comes first.
-    fn send(&self, delivery: Delivery<J::Item>) -> Sent<J> {
+    fn send(&self, delivery: Delivery) -> Sent {
         let mut select = Select::new();
         let room = select.send(&self.items);
         select.recv(&self.orders);
@@ -187,9 +194,9 @@ fn guarded<R>(work: impl FnOnce() -> R) -> Result<R, Panicked> {
     catch_unwind(AssertUnwindSafe(work)).map_err(|payload| Panicked(panic_message(payload)))
 }
 
-enum Sent<J: Job> {
+enum Sent {
     Done,
     /// The receiver is gone.
     Gone,
-    Ordered(Order<J>, Delivery<J::Item>),
+    Ordered(Order, Delivery),
 }

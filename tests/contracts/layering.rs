@@ -30,6 +30,7 @@ const ASSEMBLY: &[&str] = &[
     "builder",
     "produce",
     "episodes",
+    "episode_versions",
     "host",
     "erased",
     "feed",

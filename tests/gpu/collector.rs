@@ -18,6 +18,7 @@ pub const TESTS: &[(&str, fn())] = &[
     ("collector::continuous_actions_follow_the_cpu", continuous_actions_follow_the_cpu),
     ("collector::whole_trajectories_equal_the_cpu", whole_trajectories_equal_the_cpu),
     ("collector::recurrent_policies_remember_as_on_the_cpu", recurrent_policies_remember_as_on_the_cpu),
+    ("collector::e12_episodes_keep_their_weights_on_the_device", e12_episodes_keep_their_weights_on_the_device),
     ("collector::i7_a_saved_run_goes_on_on_the_device", i7_a_saved_run_goes_on_on_the_device),
     ("collector::lanes_give_the_same_data", lanes_give_the_same_data),
     ("collector::each_range_acts_as_if_alone", || crate::support::alone::each_range_acts_as_if_alone(Backend::Gpu, 1)),
@@ -66,6 +67,31 @@ fn assert_equal<T: Task>(gpu: &Batch<T>, cpu: &Batch<T>) {
     }
     close(gpu.log_probs().expect("log-probs"), cpu.log_probs().expect("log-probs"), "log-prob");
     close(gpu.values().expect("values"), cpu.values().expect("values"), "value");
+}
+
+/// Several sets take turns on the device within a tick, beside what rows remember there.
+fn e12_episodes_keep_their_weights_on_the_device() {
+    for trunk in [vec![], vec![Layer::Gru(24)]] {
+        let spec = NetworkSpec { trunk, ..NetworkSpec::mlp(&[16], Activation::Tanh) };
+        let build = |backend| {
+            let builder = Collector::<CartPole>::builder().rows(33).frames_per_batch(33 * 10).max_frames_per_traj(30);
+            let policy = Policy::network(spec.clone()).backend(backend).seed(3);
+            builder.one_version_per_trajectory(true).init_random_frames(70).policy(policy).build().expect("builds")
+        };
+        let (mut gpu, mut cpu) = (build(Backend::Gpu), build(Backend::Cpu));
+        let mut mixed = 0;
+        for _ in 0..12 {
+            let (on_gpu, on_cpu) = (gpu.next().expect("batch").expect("GPU"), cpu.next().expect("batch").expect("CPU"));
+            assert_equal(&on_gpu, &on_cpu);
+            assert!(on_gpu.trajectories().iter().all(|episode| episode.first_version == episode.last_version));
+            mixed += on_gpu.versions().chunks(33).filter(|tick| tick.iter().any(|version| *version != tick[0])).count();
+            for collector in [&gpu, &cpu] {
+                let weights = collector.weights().expect("a network");
+                weights.publish(sharpen(&weights.latest().1, 1.5)).expect("the network's own weights");
+            }
+        }
+        assert!(mixed > 50, "{mixed} ticks had several versions");
+    }
 }
 
 /// What rows remember is in the device's memory: it is brought to the file, and from there to another network's.

@@ -13,7 +13,8 @@ mod options;
 mod rows;
 mod stages;
 
-pub use options::{AsyncBatched, PoolShare};
+pub use options::AsyncBatched;
+pub(crate) use options::PoolShare;
 
 use bevy_ecs::prelude::*;
 
@@ -40,36 +41,33 @@ use crate::{
 pub(crate) struct PoolOptions<E: Env>(pub E::Options);
 
 /// Rows whose environments are stepped by a pool of threads.
-pub(in crate::env) struct PoolStepper<E: Env> {
+pub(in crate::env) struct PoolStepper<E: Env>(
     /// Builds the rows.
-    pub own: RowStepper<E>,
-    pub share: PoolShare,
-}
+    pub RowStepper<E>,
+);
 
 impl<E: Env> Stepper<E> for PoolStepper<E> {
     fn time_limit(&self) -> Option<u32> {
         E::TIME_LIMIT
     }
 
-    fn has_lanes(&self) -> bool {
-        false
-    }
-
     fn install(&mut self, world: &mut World, schedule: &mut Schedule, spawn: &Spawn) -> Result<Vec<Entity>, Error> {
-        let envs = (0..spawn.rows).map(|i| self.own.build(spawn, i)).collect::<Result<Vec<E>, Error>>()?;
+        let Self(own) = self;
+        let share = world.resource::<PoolShare>().clone();
+        let envs = (0..spawn.rows).map(|i| own.build(spawn, i)).collect::<Result<Vec<E>, Error>>()?;
         let rules = Rules {
-            factory: self.own.factory.clone(),
+            factory: own.factory.clone(),
             rows: spawn.rows,
             worker: spawn.worker,
             limit: spawn.limit,
             masks: MaskParts::of(&E::action_space()),
             clip: ActionClip::of::<E>(),
         };
-        let threads = self.share.options.threads(spawn.rows as usize);
-        let monitor = self.share.monitor.clone();
+        let threads = share.options.threads(spawn.rows as usize);
+        let monitor = share.monitor.clone();
         let late = move || monitor.ledger().late_frames += 1;
         let crew = Crew::<Job<E>, Finished<E>>::new(threads, move |job| rules.run(job), late)?;
-        let mut pool = Pool::new(crew, self.share.clone(), spawn.worker.unwrap_or(0), spawn.seed);
+        let mut pool = Pool::new(crew, share, spawn.worker.unwrap_or(0), spawn.seed);
         let mut entities = Vec::with_capacity(envs.len());
         for (env, i) in envs.into_iter().zip(0..) {
             let entity = world.spawn((row_bundle::<E>(spawn, i), Acted::default())).id();
@@ -77,7 +75,7 @@ impl<E: Env> Stepper<E> for PoolStepper<E> {
             entities.push(entity);
         }
         world.insert_resource(pool);
-        world.insert_resource(PoolOptions::<E>(self.own.options.clone()));
+        world.insert_resource(PoolOptions::<E>(own.options.clone()));
         let stages = (
             stages::write_arrived::<E>.in_set(CollectSystems::Step),
             stages::choose_rows::<E>.after(CollectSystems::Report).before(CollectSystems::Respond),
@@ -117,7 +115,7 @@ impl<E: Env> Stepper<E> for PoolStepper<E> {
             let options = &world.resource::<PoolOptions<E>>().0;
             let Err(error) = pool.receive(most, options) else { return Ok(()) };
             let frames = pool.drop_arrived();
-            let mut ledger = self.share.monitor.ledger();
+            let mut ledger = pool.share.monitor.ledger();
             ledger.counters.stepped_frames += frames;
             ledger.counters.discarded.fault += frames;
             Err(error)
@@ -127,7 +125,7 @@ impl<E: Env> Stepper<E> for PoolStepper<E> {
     fn close(&self, world: &mut World) {
         let Some(mut pool) = world.remove_resource::<Pool<E>>() else { return };
         let frames = pool.close();
-        let mut ledger = self.share.monitor.ledger();
+        let mut ledger = pool.share.monitor.ledger();
         ledger.counters.stepped_frames += frames;
         ledger.counters.discarded.shutdown += frames;
     }

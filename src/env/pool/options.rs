@@ -2,6 +2,7 @@
 
 use std::time::Duration;
 
+use bevy_ecs::prelude::Resource;
 use serde::{Deserialize, Serialize};
 
 use crate::{error::Error, fault::FaultPolicy, stats::Monitor};
@@ -87,12 +88,12 @@ impl AsyncBatched {
 }
 
 /// What a pool knows of the collection that it steps for.
-#[derive(Clone, Debug)]
-pub struct PoolShare {
-    pub(crate) options: AsyncBatched,
+#[derive(Resource, Clone, Debug)]
+pub(crate) struct PoolShare {
+    pub options: AsyncBatched,
     /// Frames in all; none for endless.
-    pub(crate) total_frames: Option<u64>,
+    pub total_frames: Option<u64>,
     /// Frames that act at random before the policy does.
-    pub(crate) random_frames: u64,
-    pub(crate) monitor: Monitor,
+    pub random_frames: u64,
+    pub monitor: Monitor,
 }

@@ -136,3 +136,22 @@ fn only_networks_are_models() {
     let models = of_kind(KINDS[0], 4).build().unwrap().models();
     assert!(models.get(0).unwrap_err().to_string().ends_with("share weights: none"));
 }
+
+#[test]
+fn ws05_models_are_found_by_name() {
+    let named = |name: &str| stamped_network().named(name);
+    let build = |second: &str| of_kind(KINDS[1], 4).policies([(0..2, named("learner")), (2..4, named(second))]).build();
+    let mut collector = build("rival").unwrap();
+    let models = collector.models();
+    assert_eq!((models.id("learner").unwrap(), models.id("rival").unwrap()), (0, 1));
+    assert_eq!(models.get(1).unwrap().name(), Some("rival"));
+    models.publish([(models.id("rival").unwrap(), stamped_weights(4))]).unwrap();
+    let batch = collector.next().unwrap().unwrap();
+    assert!(batch.actions().chunks(4).all(|tick| tick == [0.0, 0.0, 4.0, 4.0]));
+    let error = models.id("critic").unwrap_err().to_string();
+    assert_eq!(error, "policy is critic; legal: names of networks that share weights: learner, rival");
+    assert_eq!(build("learner").unwrap_err().to_string(), "policies is two named learner; legal: names of their own");
+    let error =
+        of_kind(KINDS[0], 4).policy(stamped_network()).build().unwrap().models().id("a").unwrap_err().to_string();
+    assert!(error.ends_with("none has a name"), "{error}");
+}

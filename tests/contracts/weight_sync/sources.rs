@@ -7,7 +7,7 @@ use std::{
     time::{Duration, Instant, SystemTime},
 };
 
-use super::{KINDS, of_kind};
+use super::{KINDS, of_kind, refusal};
 use crate::support::{Tag, stamped_network, stamped_weights};
 use gleaner::{BoxError, prelude::*};
 
@@ -322,4 +322,39 @@ fn a_run_file_names_a_file_beside_it() {
     fs::write(&run, wrong).unwrap();
     let error = Registry::builtin().open(&run).unwrap_err().to_string();
     assert!(error.contains("run.ron:1:") && error.contains("weight_sync"), "{error}");
+}
+
+/// Counts the looks, and publishes at each.
+#[derive(Clone, Default)]
+struct Looks(Arc<Mutex<u64>>);
+
+impl WeightsSource for Looks {
+    fn poll(&mut self, models: &Models) -> Result<(), BoxError> {
+        *self.0.lock().unwrap() += 1;
+        let handle = models.get(0)?;
+        handle.publish(stamped_weights(handle.version() + 1))?;
+        Ok(())
+    }
+}
+
+#[test]
+fn wf04_the_source_is_looked_at_every_so_many_batches() {
+    for kind in KINDS {
+        for interval in [1, 3, 7] {
+            let looks = Looks::default();
+            let builder = of_kind(kind, 4).policy(stamped_network()).weights_source(looks.clone());
+            let mut collector = builder.weight_sync_interval(interval).build().unwrap();
+            for batch in 1..=21 {
+                collector.next().unwrap().unwrap();
+                assert_eq!(*looks.0.lock().unwrap(), u64::div_ceil(batch, interval), "{kind:?}, every {interval}");
+            }
+            // By hand at any time.
+            collector.receive_weights().unwrap();
+            assert_eq!(*looks.0.lock().unwrap(), 21 / interval + 1);
+        }
+    }
+    let builder = || of_kind(KINDS[0], 4).policy(stamped_network());
+    assert_eq!(refusal(builder().weight_sync_interval(2)), ("weight_sync_interval", "weight_sync"));
+    let never = builder().weights_source(Looks::default()).weight_sync_interval(0).build().unwrap_err().to_string();
+    assert!(never.starts_with("weight_sync_interval is 0; legal: 1 or more"), "{never}");
 }
