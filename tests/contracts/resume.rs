@@ -6,18 +6,18 @@ use std::sync::Arc;
 use gleaner::{
     components::ColumnSpec,
     config::{CollectorBuilder, TrajFormat},
-    env::{RowStepper, Stepper},
+    env::{RowStepper, Stepper, check_env},
     policy::{
         HeadSpec, Layer, Normalize,
         head::{Annealed, LogStd, Noise},
         plan::Activation,
     },
     prelude::*,
-    replay::Replay,
+    replay::{Replay, Sampler},
 };
 use proptest::prelude::*;
 
-use crate::support::{Ending, Script, Tag, TagSim, tags};
+use crate::support::{Ending, Script, Tag, tags};
 
 /// All that a batch says.
 fn told<T: Task>(batch: &Batch<T>, stats: &Stats) -> String {
@@ -220,7 +220,7 @@ proptest! {
         let between = Between { publish, reset, reseed };
         if simulator {
             let new = || {
-                let builder = Collector::with_simulator(TagSim::new(&script(), options.rows));
+                let builder = Collector::with_simulator(Tag::simulator(&script(), options.rows));
                 acting(configured(builder, &options), acts, options.rows).build().unwrap()
             };
             resumes(new, 6, between);
@@ -235,7 +235,7 @@ proptest! {
     }
 }
 
-/// Built-in environments go on within their episodes.
+/// Environments go on within their episodes.
 fn goes_on<E: Env + Default>(policy: impl Fn() -> Policy<E>) {
     let new = || Collector::<E>::builder().rows(5).frames_per_batch(5 * 30).policy(policy()).seed(8).build().unwrap();
     resumes(new, 5, Between::NOTHING);
@@ -245,15 +245,28 @@ fn goes_on<E: Env + Default>(policy: impl Fn() -> Policy<E>) {
 }
 
 #[test]
-fn i7_every_environment_goes_on() {
+fn i7_environments_with_and_without_masks_go_on() {
     goes_on::<CartPole>(Policy::random);
-    goes_on::<Acrobot>(Policy::random);
-    goes_on::<MountainCar>(Policy::random);
-    goes_on::<MountainCarContinuous>(Policy::random);
     goes_on::<Pendulum>(Policy::random);
-    goes_on::<GridWorld>(Policy::random);
-    goes_on::<Stacked<Pendulum, 3>>(Policy::random);
-    goes_on::<Stacked<GridWorld, 2>>(|| Policy::network(NetworkSpec::default()).backend(Backend::Cpu));
+    goes_on::<GridWorld>(|| Policy::network(NetworkSpec::default()).backend(Backend::Cpu));
+}
+
+/// What the collector asks of an environment: a codec, by which new instances go on as the old ones.
+fn can_go_on<E: Env + Default>() {
+    assert!(E::STATE.is_some(), "{}", std::any::type_name::<E>());
+    check_env::<E>().unwrap();
+}
+
+#[test]
+fn i7_every_environment_brings_its_state() {
+    can_go_on::<Acrobot>();
+    can_go_on::<CartPole>();
+    can_go_on::<GridWorld>();
+    can_go_on::<MountainCar>();
+    can_go_on::<MountainCarContinuous>();
+    can_go_on::<Pendulum>();
+    can_go_on::<Stacked<Pendulum, 3>>();
+    can_go_on::<Stacked<GridWorld, 2>>();
 }
 
 /// G1: an annealed epsilon goes on where it was, and the run ends where it was to end.
@@ -275,6 +288,77 @@ fn g1_epsilon_and_budget_go_on() {
     let mut second = new();
     second.load_from(&mut &saved(&first)[..]).unwrap();
     assert_eq!((second.by_ref().count(), second.stats().frames, second.stats().completed), (5, 950, true));
+}
+
+/// G12: 40 frames of each row, saved and loaded, and 60 more are 100 in one go: by the streams of environments, actions,
+/// noise and warm-up, inline and over workers.
+#[test]
+fn g12_every_stream_of_random_numbers_goes_on() {
+    for workers in [0, 2] {
+        let new = |acts| {
+            let builder = tags(script()).rows(4).frames_per_batch(4 * 10).total_frames(4 * 100).seed(6);
+            // The warm-up ends behind the save.
+            let builder = builder.init_random_frames(4 * 47 + 1).workers(workers);
+            acting(builder, acts, 4).build().unwrap()
+        };
+        for acts in [Acts::Random, Acts::Linear, Acts::Noisy] {
+            let frames = |collector: &mut Collector<Tag>, batches: usize| -> Vec<_> {
+                let batches = collector.take(batches).map(Result::unwrap);
+                let bits = |batch: Batch<Tag>| {
+                    let drawn = batch.observations().iter().map(|seen| seen.noise).zip(batch.actions());
+                    drawn.map(|(noise, action)| (noise.to_bits(), action.to_bits())).collect::<Vec<_>>()
+                };
+                batches.flat_map(bits).collect()
+            };
+            let straight = frames(&mut new(acts), 10);
+            let mut first = new(acts);
+            let mut frames_of_both = frames(&mut first, 4);
+            let mut second = new(acts);
+            second.load_from(&mut &saved(&first)[..]).unwrap();
+            frames_of_both.extend(frames(&mut second, 6));
+            assert_eq!(straight.len(), 400);
+            assert_eq!(frames_of_both, straight, "{acts:?}, {workers} workers");
+            let drawn: std::collections::HashSet<_> = straight[160..].iter().collect();
+            assert!(drawn.len() > 150, "{acts:?}: nothing is drawn behind the save");
+        }
+    }
+}
+
+/// O-15: counters, versions and ids go on, and a sampler draws what it would have drawn.
+#[test]
+fn o15_counters_versions_ids_and_draws_go_on() {
+    let new = |replay: &Replay<Tag>| {
+        let builder = tags(script()).rows(4).frames_per_batch(4 * 10).replay(replay).seed(6);
+        acting(builder, Acts::Linear, 4).total_frames(4 * 100).build().unwrap()
+    };
+    let sampler = |replay: &Replay<Tag>| replay.sampler().batch_size(16).seed(2).build().unwrap();
+    // A turn: a write, a draw, a publication.
+    let turn = |collector: &mut Collector<Tag>, sampler: &mut Sampler<Tag>| {
+        let receipt = collector.next_receipt().unwrap().unwrap();
+        let sample = sampler.sample().unwrap();
+        let version = collector.weights().unwrap().increment_version().unwrap();
+        let drawn = (sample.frames(), sample.trajectory_ids(), sample.versions(), sample.steps());
+        format!("{receipt:?} {drawn:?} {version} {:?}", collector.stats())
+    };
+    let replay = Replay::new(300).unwrap();
+    let (mut collector, mut draws) = (new(&replay), sampler(&replay));
+    let straight: Vec<_> = (0..10).map(|_| turn(&mut collector, &mut draws)).collect();
+    for k in 1..10 {
+        let (replay, mut files) = (Replay::new(300).unwrap(), (Vec::new(), Vec::new()));
+        let (mut collector, mut draws) = (new(&replay), sampler(&replay));
+        let mut log: Vec<_> = (0..k).map(|_| turn(&mut collector, &mut draws)).collect();
+        collector.save_to(&mut files.0).unwrap();
+        replay.save_to(&mut files.1, &[&draws]).unwrap();
+        let replay = Replay::new(300).unwrap();
+        let (mut collector, mut draws) = (new(&replay), sampler(&replay));
+        replay.load_from(&mut &files.1[..], &mut [&mut draws]).unwrap();
+        collector.load_from(&mut &files.0[..]).unwrap();
+        let stats = collector.stats();
+        assert_eq!((stats.stepped_frames, stats.batches), (40 * k as u64, k as u64));
+        assert_eq!(collector.weights().unwrap().version(), k as u64);
+        log.extend((k..10).map(|_| turn(&mut collector, &mut draws)));
+        assert_eq!(log, straight, "saved after {k}");
+    }
 }
 
 #[test]

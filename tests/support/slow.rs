@@ -6,7 +6,7 @@ use std::{
         atomic::{AtomicU64, Ordering::Relaxed},
     },
     thread::sleep,
-    time::Duration,
+    time::{Duration, Instant},
 };
 
 use bevy_ecs::prelude::Component;
@@ -102,5 +102,14 @@ impl Gate {
     /// Threads that came to the gate.
     pub fn came(&self) -> u64 {
         self.1.load(Relaxed)
+    }
+
+    /// Waits until a thread has come. Panics after a minute without one.
+    pub fn wait_for_visitor(&self) {
+        let deadline = Instant::now() + Duration::from_secs(60);
+        while self.came() == 0 {
+            assert!(Instant::now() < deadline, "nobody came to the gate");
+            sleep(Duration::from_millis(1));
+        }
     }
 }
