@@ -104,11 +104,11 @@ impl Gate {
         self.1.load(Relaxed)
     }
 
-    /// Waits until a thread has come. Panics after a minute without one.
-    pub fn wait_for_visitor(&self) {
+    /// Waits until `threads` have come. Panics after a minute without them.
+    pub fn wait_for(&self, threads: u64) {
         let deadline = Instant::now() + Duration::from_secs(60);
-        while self.came() == 0 {
-            assert!(Instant::now() < deadline, "nobody came to the gate");
+        while self.came() < threads {
+            assert!(Instant::now() < deadline, "{} of {threads} came to the gate", self.came());
             sleep(Duration::from_millis(1));
         }
     }

@@ -16,16 +16,19 @@ use crate::support::{
 };
 use gleaner::{policy::Policy, prelude::*};
 
-/// Threads that have stepped an environment and have not ended.
+/// Threads that have stepped an environment: those that have not ended, and all.
 #[derive(Clone, Default)]
-struct Threads(Arc<AtomicUsize>);
+struct Threads {
+    alive: Arc<AtomicUsize>,
+    all: Arc<AtomicUsize>,
+}
 
 /// Counts a thread until it ends.
 struct Counted(Threads);
 
 impl Drop for Counted {
     fn drop(&mut self) {
-        self.0.0.fetch_sub(1, SeqCst);
+        self.0.alive.fetch_sub(1, SeqCst);
     }
 }
 
@@ -35,7 +38,8 @@ impl Threads {
         thread_local!(static COUNTED: std::cell::OnceCell<Counted> = const { std::cell::OnceCell::new() });
         COUNTED.with(|counted| {
             counted.get_or_init(|| {
-                self.0.fetch_add(1, SeqCst);
+                self.alive.fetch_add(1, SeqCst);
+                self.all.fetch_add(1, SeqCst);
                 Counted(self.clone())
             });
         });
@@ -81,7 +85,7 @@ fn o14_a_failure_reaches_the_caller_and_leaves_no_thread() {
                 let begun = Instant::now();
                 let error = collector.by_ref().find_map(Result::err).expect("it fails");
                 assert!(begun.elapsed() < AT_ONCE, "{:?}", begun.elapsed());
-                assert!(own.0.load(SeqCst) > 0, "nobody was counted");
+                assert!(own.all.load(SeqCst) > 0, "nobody was counted");
                 assert!(error.to_string().contains("boom 42"), "{error}");
                 let kind = match error {
                     Error::EnvPanic { call: "step", row: 2, episode: 1, step: 1, .. } => Fails::Environment,
@@ -97,11 +101,11 @@ fn o14_a_failure_reaches_the_caller_and_leaves_no_thread() {
             });
             assert_eq!(collected.join().unwrap(), fails, "{stepping:?}");
             let deadline = Instant::now() + SOON;
-            while threads.0.load(SeqCst) > 0 {
+            while threads.alive.load(SeqCst) > 0 {
                 assert!(
                     Instant::now() < deadline,
                     "{stepping:?}, {fails:?}: {} threads are left",
-                    threads.0.load(SeqCst)
+                    threads.alive.load(SeqCst)
                 );
                 thread::sleep(Duration::from_millis(1));
             }

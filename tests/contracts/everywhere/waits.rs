@@ -50,7 +50,12 @@ fn i10_waits_end_by_their_deadlines_and_lose_nothing() {
         let policy = Policy::network(NetworkSpec::default()).backend(Backend::Cpu);
         let builder = builder.rows(4).frames_per_batch(40).replay(&replay).policy(policy).total_frames(1 << 16);
         let mut running = stepping.set(builder).build().unwrap().start().unwrap();
-        gate.wait_for_visitor();
+        // So many threads stand there when nothing goes on.
+        gate.wait_for(match stepping {
+            Stepping::Inline | Stepping::Threads => 1,
+            Stepping::InStep | Stepping::OnTheirOwn => 2,
+            Stepping::Pooled => 4,
+        });
         let weights = running.weights().unwrap();
         let version = weights.increment_version().unwrap();
         assert!(in_vain(|| weights.wait_adopted(version, SHORT)), "{stepping:?}");

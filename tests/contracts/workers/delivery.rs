@@ -125,7 +125,7 @@ fn e1_every_worker_adopts_what_is_published() {
 fn ma01_each_batch_is_one_workers_and_full() {
     let gate = Gate::default();
     let held = gate.clone();
-    let builder = slow(5, move |row, _, _| if row < 2 { held.wait() } else { held.wait_for_visitor() });
+    let builder = slow(5, move |row, _, _| if row < 2 { held.wait() } else { held.wait_for(1) });
     let builder = builder.rows(4).workers(2).frames_per_batch(8).delivery(Delivery::Async);
     let mut collector = builder.total_frames(160).build().unwrap();
     let whose = |batch: &Batch<Slow>| {

@@ -199,8 +199,13 @@ fn x10_one_that_sleeps_for_ever_does_not_hold_the_others() {
     for delivery in BOTH {
         let gate = Gate::default();
         let held = gate.clone();
-        // Nobody takes all of the budget before the sleeper has its share.
-        let builder = slow(5, move |row, _, _| if row == 5 { held.wait() } else { held.wait_for_visitor() });
+        // Nobody takes all of the budget before the sleeper, whose other row comes first, has its share.
+        let act = move |row, _, _| match row {
+            4 => {}
+            5 => held.wait(),
+            _ => held.wait_for(1),
+        };
+        let builder = slow(5, act);
         let builder = builder.rows(8).workers(4).frames_per_batch(80).total_frames(800).delivery(delivery);
         let builder = builder.on_worker_fault(OnWorkerFault::Drop).worker_deadline(LATE);
         let mut collector = builder.build().unwrap();
