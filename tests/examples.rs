@@ -164,6 +164,17 @@ fn from_ron() {
         let stats = printed.contains("stepped_frames: 5000,") && printed.contains("completed: true");
         assert!(stats, "{}: {printed}", file.display());
     }
+    let any = folder.0.join("any.ron");
+    let names = ["acrobot", "cart_pole", "grid_world", "mountain_car", "mountain_car_continuous", "pendulum"];
+    for name in names {
+        std::fs::write(&any, format!("(env: \"{name}\", collector: (rows: 3, total_frames: 30))")).unwrap();
+        let printed = run("from_ron", [&any]);
+        assert!(printed.contains("stepped_frames: 30,") && printed.contains("completed: true"), "{name}: {printed}");
+    }
+    std::fs::write(&any, "(env: \"cartpole\")").unwrap();
+    let output = example("from_ron").arg(&any).output().unwrap();
+    let legal = "legal: acrobot, cart_pole, drift, grid_world, mountain_car, mountain_car_continuous, pendulum";
+    assert!(!output.status.success() && String::from_utf8_lossy(&output.stderr).contains(legal), "{output:?}");
     let output = example("from_ron").arg("assets/none.ron").output().unwrap();
     assert!(!output.status.success() && String::from_utf8_lossy(&output.stderr).contains("assets/none.ron"));
 }

@@ -96,7 +96,7 @@ proptest! {
 
     /// Workers in step yield what one world with all rows yields.
     #[test]
-    fn i6_workers_are_like_one_world(case in with_workers()) {
+    fn o02_i6_workers_are_like_one_world(case in with_workers()) {
         let case = Case { publish: Publish::Nobody, sample: true, ..case };
         let (workers, one) = (case.run(), Case { workers: 0, threads: 1, ..case.clone() }.run());
         prop_assert_eq!(frames(&workers), frames(&one));

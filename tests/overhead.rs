@@ -61,6 +61,28 @@ fn r1_a_step_of_an_empty_environment_is_cheap() {
     }
 }
 
+/// What a batch costs beside its frames does not show in small ones.
+#[test]
+fn r2_a_small_batch_is_cheap() {
+    for workers in [0, 2] {
+        // Seconds that 4,000 frames take.
+        let time = |frames: usize| {
+            let builder = Collector::<Idle>::builder().rows(8).frames_per_batch(frames).workers(workers);
+            let mut collector = builder.build().unwrap();
+            let turn = |_| {
+                let start = Instant::now();
+                collector.by_ref().take(4_000 / frames).for_each(|batch| drop(batch.expect("no fault")));
+                start.elapsed().as_secs_f64()
+            };
+            (0..20).map(turn).fold(f64::INFINITY, f64::min)
+        };
+        let (small, large) = (time(80), time(2_000));
+        let cost = (small - large) / (4_000 / 80 - 4_000 / 2_000) as f64 * 1e6;
+        println!("{workers} workers: {cost:.1} us a batch; of 80 frames {small:.5} s, of 2,000 {large:.5} s");
+        assert!(cost <= 500.0, "{workers} workers: a batch costs {cost:.1} us");
+    }
+}
+
 /// Few rows that do little are never handed to other threads, whatever number of threads is allowed.
 #[test]
 fn r6_light_work_stays_on_one_thread() {

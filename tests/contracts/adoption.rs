@@ -3,7 +3,7 @@
 use std::{
     sync::atomic::{AtomicBool, Ordering::Relaxed},
     thread,
-    time::Duration,
+    time::{Duration, Instant},
 };
 
 use crate::support::{Ending, Script, Tag, publish_until, stamp, stamped_network, stamped_weights, tags};
@@ -17,14 +17,16 @@ fn collector(rows: usize, ticks: usize, total: u64) -> Collector<Tag> {
 
 #[test]
 fn e10_no_action_comes_from_half_written_weights() {
-    let mut collector = collector(64, 500, 1_024_000);
+    let mut collector = collector(64, 500, 1 << 40);
     let weights = collector.weights().unwrap();
     let stop = AtomicBool::new(false);
     let (mut frames, mut versions) = (0, std::collections::BTreeSet::new());
+    // How often the publisher has its turn is the machine's affair.
+    let deadline = Instant::now() + Duration::from_secs(60);
     thread::scope(|scope| {
         scope.spawn(|| publish_until(&weights, &stop));
-        for batch in &mut collector {
-            let batch = batch.unwrap();
+        while frames < 1_024_000 || versions.len() <= 100 && Instant::now() < deadline {
+            let batch = collector.next().unwrap().unwrap();
             frames += batch.frames();
             let outputs = batch.actions().iter().zip(batch.values().unwrap());
             // The action tells one block, the value every element of the other.
@@ -40,7 +42,6 @@ fn e10_no_action_comes_from_half_written_weights() {
         }
         stop.store(true, Relaxed);
     });
-    assert_eq!(frames, 1_024_000);
     assert!(versions.len() > 100, "only {} versions acted", versions.len());
 }
 

@@ -3,7 +3,7 @@
 
 use std::sync::{Arc, Mutex};
 
-use crate::support::{Ending, Script, Seen, Tag, TagSim, tags};
+use crate::support::{Ending, Script, Seen, Tag, tags};
 use gleaner::{
     components::Truncation,
     policy::{Backend, NetworkSpec, Policy},
@@ -119,7 +119,7 @@ fn a8_a_simulator_keeps_last_observations_on_done_rows_only() {
     let lengths = [2, 3, 4, 5];
     let script = Script::lengths(&lengths, Ending::Truncated);
     let mut collector =
-        Collector::with_simulator(TagSim::new(&script, 4)).rows(4).frames_per_batch(40).build().unwrap();
+        Collector::with_simulator(Tag::simulator(&script, 4)).rows(4).frames_per_batch(40).build().unwrap();
     let batch = collector.next().unwrap().unwrap();
     let mut ended = 0;
     for i in 0..batch.len() {

@@ -3,7 +3,7 @@
 
 use std::sync::{Arc, Mutex};
 
-use crate::support::{Ending, Script, Tag, TagSim, balance, tags};
+use crate::support::{Ending, Script, Tag, balance, tags};
 use gleaner::{
     components::Flags,
     config::TrajFormat,
@@ -70,7 +70,7 @@ fn b2_the_budget_is_the_same_on_every_path() {
         let collector = builder.executor(executor).step_rows_per_thread(1).build().unwrap();
         assert_eq!(collector.map(|batch| batch.unwrap().frames()).collect::<Vec<_>>(), [12; 5]);
     }
-    let simulator = Collector::with_simulator(TagSim::new(&script, 4)).rows(4).frames_per_batch(10).total_frames(60);
+    let simulator = Collector::with_simulator(Tag::simulator(&script, 4)).rows(4).frames_per_batch(10).total_frames(60);
     assert_eq!(simulator.build().unwrap().map(|batch| batch.unwrap().frames()).collect::<Vec<_>>(), [12; 5]);
     for format in [TrajFormat::Cat, TrajFormat::Padded] {
         let builder = tags(script.clone()).rows(4).frames_per_batch(10).total_frames(60);

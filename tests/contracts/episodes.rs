@@ -1,26 +1,12 @@
 //! A number of episodes is chosen before they start (C1, I15), whatever steps the rows.
 
-use crate::support::{Ending, Script, Tag, balance, tags};
-use gleaner::{
-    config::{CollectorBuilder, Delivery},
-    env::{AsyncBatched, RowStepper},
-    episodes::EpisodeQuota,
-    prelude::Error,
-};
+use crate::support::{Ending, Script, Stepping, Tag, balance, tags};
+use gleaner::{config::CollectorBuilder, env::RowStepper, episodes::EpisodeQuota, prelude::Error};
 
 /// A row whose episodes have one frame, and one with ten.
 fn uneven() -> CollectorBuilder<Tag, RowStepper<Tag>> {
     tags(Script::lengths(&[1, 10], Ending::Terminated)).rows(2).frames_per_batch(8)
 }
-
-type Kind = fn(CollectorBuilder<Tag, RowStepper<Tag>>) -> CollectorBuilder<Tag, RowStepper<Tag>>;
-
-const KINDS: [Kind; 4] = [
-    |inline| inline,
-    |sync| sync.workers(2),
-    |own| own.workers(2).delivery(Delivery::Async),
-    |pooled| pooled.async_batched(AsyncBatched::default()),
-];
 
 fn lengths(episodes: &[gleaner::components::Trajectory]) -> (usize, f32) {
     let long = episodes.iter().filter(|episode| episode.length == 10).count();
@@ -29,8 +15,8 @@ fn lengths(episodes: &[gleaner::components::Trajectory]) -> (usize, f32) {
 
 #[test]
 fn c1_i15_short_episodes_are_not_favoured() {
-    for kind in KINDS {
-        let mut collector = kind(uneven()).build().unwrap();
+    for stepping in Stepping::ALL {
+        let mut collector = stepping.set(uneven()).build().unwrap();
         for _ in 0..2 {
             let episodes = collector.episodes(10, EpisodeQuota::PerRow).unwrap();
             assert_eq!((episodes.len(), lengths(&episodes)), (10, (5, 5.5)));

@@ -1,11 +1,11 @@
 //! User code that fails ends the iteration with one error that says where, after a clean shutdown; the ledger closes.
 
-use crate::support::{Call, Ending, Fault, Faulty, Kind, Script, balance, tags};
-use bevy_ecs::prelude::Component;
+use std::sync::Arc;
+
+use crate::support::{ANY, Call, Ending, Fault, Faulty, Kind, Script, Tag, balance, tags};
 use gleaner::{
-    env::{BatchEnv, BatchStep, Env, Transition},
     policy::Policy,
-    prelude::{Collector, Error, Executor, Rows, Space, Stream, Task},
+    prelude::{Collector, Error, Executor, Rows, Task},
 };
 
 fn panics(call: Call, row: u32, episode: u32, step: u32) -> Fault {
@@ -141,93 +141,25 @@ fn a_policy_that_panics_is_named() {
     assert!(error.to_string().contains("no idea"));
 }
 
-/// A simulator that panics in a call at a tick.
-struct Brittle {
-    call: Call,
-    ticks: u32,
-}
-
-impl Task for Brittle {
-    type Observation = f32;
-    type Action = i32;
-    type Mask = ();
-    fn observation_space() -> Space {
-        Space::unbounded(1)
-    }
-    fn action_space() -> Space {
-        Space::discrete(2)
-    }
-}
-
-impl BatchEnv for Brittle {
-    type Options = ();
-    const TIME_LIMIT: Option<u32> = Some(4);
-    fn reset(&mut self, row: usize, _: &(), _: &mut Stream, observation: &mut f32, _: &mut ()) {
-        assert!(self.call != Call::Reset || self.ticks == 0 || row != 2, "boom 42");
-        *observation = 0.0;
-    }
-    fn step(&mut self, rows: BatchStep<'_, Self>) {
-        self.ticks += 1;
-        assert!(self.call != Call::Step || self.ticks < 3, "boom 42");
-        rows.observations.fill(self.ticks as f32);
-        rows.rewards.fill(1.0);
-        rows.ends.fill(gleaner::components::End::RUNNING);
-    }
-}
-
 #[test]
 fn sc40_a_simulator_is_held_to_the_same() {
-    let build = |call| {
-        let builder = Collector::with_simulator(Brittle { call, ticks: 0 }).rows(5).frames_per_batch(50);
-        builder.seed(3).build().unwrap()
+    let build = |lists: Vec<Vec<(u32, Ending)>>| {
+        let simulator = Tag::simulator(&Arc::new(Script(lists)), 5);
+        Collector::with_simulator(simulator).rows(5).frames_per_batch(50).seed(3).build().unwrap()
     };
-    let error = error_of(build(Call::Step));
+    let error = error_of(build(vec![vec![(3, Ending::Panic)]]));
     assert!(matches!(error, Error::EnvPanic { call: "step", episode: 0, step: 2, seed: 3, .. }), "{error}");
-    let error = error_of(build(Call::Reset));
+    // The second episode of row 2 fails as it begins.
+    let row = |second| vec![(4, Ending::Truncated), second];
+    let [sound, fails] = [row((4, Ending::Truncated)), row((0, Ending::Panic))];
+    let error = error_of(build(vec![sound.clone(), sound.clone(), fails, sound.clone(), sound]));
     assert!(matches!(error, Error::EnvPanic { call: "reset", row: 2, episode: 1, step: 0, .. }), "{error}");
-}
-
-/// A task whose second step of the second episode forbids everything.
-#[derive(Component, Default)]
-struct Stuck {
-    episode: u32,
-    step: u32,
-}
-
-impl Task for Stuck {
-    type Observation = f32;
-    type Action = i32;
-    type Mask = [u8; 2];
-    fn observation_space() -> Space {
-        Space::unbounded(1)
-    }
-    fn action_space() -> Space {
-        Space::discrete(2)
-    }
-}
-
-impl Env for Stuck {
-    type Options = ();
-    const TIME_LIMIT: Option<u32> = Some(4);
-
-    fn reset(&mut self, (): &(), _: &mut Stream) -> f32 {
-        (self.episode, self.step) = (self.episode + 1, 0);
-        0.0
-    }
-
-    fn step(&mut self, _: &i32, _: &mut Stream) -> Transition<f32> {
-        self.step += 1;
-        Transition { observation: self.step as f32, reward: 0.0, terminated: false, truncated: false }
-    }
-
-    fn action_mask(&self, mask: &mut [u8; 2]) {
-        *mask = if (self.episode, self.step) == (2, 1) { [0, 0] } else { [1, 1] };
-    }
 }
 
 #[test]
 fn a_mask_that_allows_nothing_is_named() {
-    let error = error_of(Collector::<Stuck>::builder().rows(3).worker(7).frames_per_batch(30).build().unwrap());
+    let fault = Fault { call: Call::Mask, kind: Kind::Forbid, row: ANY, episode: 1, step: 1 };
+    let error = error_of(Faulty::builder(4, Some(fault)).rows(3).worker(7).frames_per_batch(30).build().unwrap());
     assert!(matches!(error, Error::NoLegalAction { row: 0, episode: 1, step: 1, .. }), "{error}");
 }
 

@@ -6,8 +6,11 @@ use std::{
     time::{Duration, Instant},
 };
 
-use crate::support::{Case, Log, Publish, Script, TagSim, case, tags};
-use bevy_ecs::prelude::Component;
+use crate::support::{
+    Case, Log, Publish, Script, Tag, case,
+    slow::{Slow, slow},
+    tags,
+};
 use gleaner::{
     components::Masks,
     config::CollectorBuilder,
@@ -136,63 +139,38 @@ fn span(spans: &Spans, stage: &'static str, row: usize) {
     spans.lock().unwrap().push((stage, row, start, Instant::now()));
 }
 
-/// An environment that takes its time. The observation is the number of its row.
-#[derive(Component)]
-struct Slow {
-    row: usize,
-    spans: Spans,
-}
-
-impl Task for Slow {
-    type Observation = f32;
-    type Action = f32;
-    type Mask = ();
-
-    fn observation_space() -> Space {
-        Space::unbounded(1)
-    }
-
-    fn action_space() -> Space {
-        Space::uniform(-1.0, 1.0, 1)
-    }
-}
-
-impl Env for Slow {
-    type Options = ();
-
-    fn reset(&mut self, _: &(), _: &mut Stream) -> f32 {
-        self.row as f32
-    }
-
-    fn step(&mut self, _: &f32, _: &mut Stream) -> Transition<f32> {
-        span(&self.spans, "step", self.row);
-        Transition { observation: self.row as f32, reward: 0.0, terminated: false, truncated: false }
-    }
-}
-
 fn acting(spans: &Spans) -> Policy<Slow> {
     let spans = spans.clone();
-    Policy::function(move |rows: &[f32], _: &Masks<'_>, _: &mut Streams<'_>, actions: &mut [f32]| {
+    Policy::function(move |rows: &[[f32; 5]], _: &Masks<'_>, _: &mut Streams<'_>, actions: &mut [f32]| {
         actions.fill(0.0);
-        span(&spans, "infer", rows[0] as usize);
+        span(&spans, "infer", rows[0][0] as usize);
     })
 }
 
-fn slow(spans: &Spans) -> CollectorBuilder<Slow, RowStepper<Slow>> {
+fn taking_time(spans: &Spans) -> CollectorBuilder<Slow, RowStepper<Slow>> {
     let theirs = spans.clone();
-    let build =
-        move |context: &mut gleaner::env::RowContext| Ok(Slow { row: context.row as usize, spans: theirs.clone() });
-    Collector::with_factory(build).policy(acting(spans)).rows(ROWS).frames_per_batch(ROWS * 10)
+    let builder = slow(1_000, move |row, _, _| span(&theirs, "step", row as usize));
+    builder.policy(acting(spans)).rows(ROWS).frames_per_batch(ROWS * 10)
 }
 
-/// How many steps of each lane went on while the policy acted for the other, in ten batches of ten ticks or until `enough`
-/// did: a busy machine may be late for some.
-fn overlaps(overlap: Overlap, enough: usize) -> [usize; 2] {
+/// Steps of each lane that are to go on while the policy acts for the other.
+const ENOUGH: usize = 8;
+
+/// How many steps of each lane went on while the policy acted for the other: in ten batches without lanes, with lanes in as
+/// many as it takes until they are enough, as a busy machine may be late for some.
+fn overlaps(overlap: Overlap) -> [usize; 2] {
     let spans = Spans::default();
-    let mut collector = slow(&spans).overlap(overlap).executor(Executor::MultiThreaded).build().unwrap();
+    let mut collector = taking_time(&spans).overlap(overlap).executor(Executor::MultiThreaded).build().unwrap();
     let lane = |row: usize| row / (ROWS / 2);
-    let mut count = [0; 2];
-    for _ in 0..10 {
+    let (mut count, deadline) = ([0; 2], Instant::now() + Duration::from_secs(60));
+    for turn in 0.. {
+        let over = match overlap {
+            Overlap::None => turn == 10,
+            Overlap::Two => count.iter().all(|steps| *steps >= ENOUGH) || Instant::now() > deadline,
+        };
+        if over {
+            break;
+        }
         collector.next().unwrap().unwrap();
         let spans = std::mem::take(&mut *spans.lock().unwrap());
         let of = |stage| spans.iter().filter(move |span| span.0 == stage);
@@ -205,9 +183,6 @@ fn overlaps(overlap: Overlap, enough: usize) -> [usize; 2] {
                 count[lane(*stepped)] += 1;
             }
         }
-        if count.iter().all(|steps| *steps >= enough) {
-            break;
-        }
     }
     count
 }
@@ -215,16 +190,16 @@ fn overlaps(overlap: Overlap, enough: usize) -> [usize; 2] {
 #[test]
 fn one_lane_steps_while_the_policy_acts_for_the_other() {
     let _turn = alone();
-    assert_eq!(overlaps(Overlap::None, 1), [0, 0]);
-    let count = overlaps(Overlap::Two, 8);
-    assert!(count.iter().all(|steps| *steps >= 8), "only {count:?} steps overlapped");
+    assert_eq!(overlaps(Overlap::None), [0, 0]);
+    let count = overlaps(Overlap::Two);
+    assert!(count.iter().all(|steps| *steps >= ENOUGH), "only {count:?} steps overlapped");
 }
 
 #[test]
 fn what_each_of_several_policies_made_ahead_is_used() {
     let _turn = alone();
     let spans = Spans::default();
-    let builder = slow(&spans).policies([(0..1, acting(&spans)), (1..ROWS, acting(&spans))]);
+    let builder = taking_time(&spans).policies([(0..1, acting(&spans)), (1..ROWS, acting(&spans))]);
     let mut collector = builder.overlap(Overlap::Two).executor(Executor::MultiThreaded).build().unwrap();
     collector.next().unwrap().unwrap();
     let spans = spans.lock().unwrap();
@@ -236,7 +211,7 @@ fn what_each_of_several_policies_made_ahead_is_used() {
 #[test]
 fn what_cannot_have_lanes_is_named() {
     let script = Script::all(4, crate::support::Ending::Terminated);
-    let simulator = Collector::with_simulator(TagSim::new(&script, 4)).rows(4).overlap(Overlap::Two).build();
+    let simulator = Collector::with_simulator(Tag::simulator(&script, 4)).rows(4).overlap(Overlap::Two).build();
     let message = simulator.err().unwrap().to_string();
     assert!(message.contains("overlap") && message.contains("with_simulator"), "{message}");
     let system = tags(script).rows(4).policy(Policy::system()).overlap(Overlap::Two).build();

@@ -11,6 +11,7 @@ mod classic_control;
 mod configuration;
 mod episodes;
 mod estimators;
+mod everywhere;
 mod exploration;
 mod failures;
 mod fields;

@@ -1,7 +1,7 @@
 //! Numbers that are not finite stay out: the frame is discarded and counted, its episode ends at the frame before, its row
 //! starts anew, and nothing else notices.
 
-use crate::support::{Call, Ending, Fault, Faulty, Kind, Log, Script, Tag, TagSim, balance, sampling_network, tags};
+use crate::support::{Call, Ending, Fault, Faulty, Kind, Log, Script, Tag, balance, sampling_network, tags};
 use gleaner::{
     components::{Flags, Truncation},
     policy::{NetworkSpec, Normalize, Policy},
@@ -50,7 +50,7 @@ fn m2_one_broken_row_does_not_touch_the_others() {
 
 #[test]
 fn m2_a_simulator_is_held_to_the_same() {
-    let build = || Collector::with_simulator(TagSim::new(&script(8, true), 8)).rows(8).frames_per_batch(8 * 20);
+    let build = || Collector::with_simulator(Tag::simulator(&script(8, true), 8)).rows(8).frames_per_batch(8 * 20);
     let mut rows = tags(script(8, true)).rows(8).frames_per_batch(8 * 20).build().unwrap();
     let mut simulator = build().build().unwrap();
     let (a, b) = (rows.next().unwrap().unwrap(), simulator.next().unwrap().unwrap());

@@ -2,13 +2,11 @@
 
 use std::sync::{Arc, Mutex};
 
-use crate::support::{Ending, NEVER, Script, Seen, Tag, TagSim, balance, stamped_network, stamped_weights, tags};
-use bevy_ecs::prelude::Component;
+use crate::support::{Ending, NEVER, Script, Seen, Tag, balance, slow::slow, stamped_network, stamped_weights, tags};
 use gleaner::{
     components::Truncation,
-    env::{Env, Transition},
     policy::{Exploration, Policy},
-    prelude::{Collector, Error, Rows, Space, Stream, Task},
+    prelude::{Collector, Error, Rows, Task},
     seed::{Purpose, Seed},
 };
 
@@ -45,42 +43,20 @@ fn d2_the_policy_sees_the_first_observation_of_every_episode() {
     assert_eq!(frames.iter().filter(|seen| seen.t == 0.0).count(), 15 + 6 + 4);
 }
 
-/// Observes its own step and the action that it was given last.
-#[derive(Component, Default)]
-struct Echo(f32);
-
-impl Task for Echo {
-    type Observation = [f32; 2];
-    type Action = f32;
-    type Mask = ();
-    fn observation_space() -> Space {
-        Space::unbounded(2)
-    }
-    fn action_space() -> Space {
-        Space::unbounded(1)
-    }
-}
-
-impl Env for Echo {
-    type Options = ();
-    fn reset(&mut self, _: &(), _: &mut Stream) -> [f32; 2] {
-        self.0 = 0.0;
-        [0.0, -1.0]
-    }
-    fn step(&mut self, action: &f32, _: &mut Stream) -> Transition<[f32; 2]> {
-        self.0 += 1.0;
-        Transition { observation: [self.0, *action], reward: 1.0, terminated: self.0 == 2.0, truncated: false }
-    }
-}
-
 #[test]
 fn d3_no_action_is_ignored() {
-    let mut collector = Collector::<Echo>::builder().frames_per_batch(64).build().unwrap();
+    // The last number that is seen is the sum of the episode's actions.
+    let mut collector = slow(2, |_, _, _| {}).frames_per_batch(64).build().unwrap();
     let batch = collector.next().unwrap().unwrap();
     assert_eq!(batch.frames(), 64, "a reset takes no frame");
+    let mut next = [0, 0];
     for i in 0..64 {
-        assert_eq!(batch.next_observation(i)[1], batch.actions()[i], "slot {i}");
-        assert_eq!(batch.ends()[i].terminated(), i % 2 == 1, "slot {i}");
+        let [_, episode, t, _, sum] = batch.observations()[i];
+        assert_eq!([episode as u32, t as u32], next, "slot {i}");
+        assert_eq!(batch.next_observation(i)[4], sum + batch.actions()[i], "slot {i}");
+        let ended = next[1] + 1 == 2 + next[0] % 3;
+        assert_eq!(batch.ends()[i].terminated(), ended, "slot {i}");
+        next = if ended { [next[0] + 1, 0] } else { [next[0], next[1] + 1] };
     }
 }
 
@@ -237,6 +213,6 @@ fn a_reset_at_each_iter_ends_all_episodes_of_every_batch() {
     let script = Script::all(NEVER, Ending::Terminated);
     let build = tags(script.clone()).rows(4).frames_per_batch(12).total_frames(22).reset_at_each_iter(true);
     all_end(build.build().unwrap());
-    let build = Collector::with_simulator(TagSim::new(&script, 4)).rows(4).frames_per_batch(12).total_frames(22);
+    let build = Collector::with_simulator(Tag::simulator(&script, 4)).rows(4).frames_per_batch(12).total_frames(22);
     all_end(build.reset_at_each_iter(true).build().unwrap());
 }

@@ -3,7 +3,7 @@
 
 use std::sync::{Arc, Mutex};
 
-use crate::support::{Ending, Script, Tag, TagSim, balance, tags};
+use crate::support::{Ending, Script, Tag, balance, tags};
 use bevy_ecs::prelude::*;
 use gleaner::{
     components::Trajectory,
@@ -98,7 +98,7 @@ fn ta11_a_simulators_rows_are_taken_apart() {
     let script = Script::lengths(&[2, 3, 7], Ending::Truncated);
     let flat =
         |batch: &[crate::support::Seen]| batch.iter().map(|seen| (seen.row, seen.resets, seen.t)).collect::<Vec<_>>();
-    let sim = gleaner::prelude::Collector::with_simulator(TagSim::new(&script, 3)).rows(3).frames_per_batch(33);
+    let sim = gleaner::prelude::Collector::with_simulator(Tag::simulator(&script, 3)).rows(3).frames_per_batch(33);
     let mut sim = sim.trajs_per_batch(5).build().unwrap();
     let mut rows = tags(script).rows(3).frames_per_batch(33).trajs_per_batch(5).build().unwrap();
     for _ in 0..6 {

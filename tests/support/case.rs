@@ -16,7 +16,7 @@ use gleaner::{
 };
 use proptest::{collection::vec, option, prelude::*};
 
-use super::{Ending, Log, Script, Seen, TagSim, balance, sampling_network, stamped_network, stamped_weights, tags};
+use super::{Ending, Log, Script, Seen, Tag, balance, sampling_network, stamped_network, stamped_weights, tags};
 
 /// What batches are.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -244,7 +244,7 @@ impl Case {
     /// Collects to the end of the budget.
     pub fn run(&self) -> Log {
         if self.simulator {
-            let sim = TagSim::new(&self.script, self.rows);
+            let sim = Tag::simulator(&self.script, self.rows);
             // A simulator has no lanes.
             let case = Self { overlap: Overlap::None, ..self.clone() };
             self.collect(configure(Collector::with_simulator(sim), &case))

@@ -18,6 +18,8 @@ pub enum Call {
     Step,
     /// In `action_mask`.
     Mask,
+    /// When it is dropped.
+    Drop,
 }
 
 /// How it fails.
@@ -31,9 +33,14 @@ pub enum Kind {
     Infinity,
     /// Is rewarded with NaN.
     NanReward,
+    /// Allows no action.
+    Forbid,
 }
 
-/// One fault. `step` counts the episode's steps before the failing call.
+/// Any row, any episode, any step.
+pub const ANY: u32 = u32::MAX;
+
+/// One fault, or many by [`ANY`]. `step` counts the episode's steps before the failing call.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Fault {
     pub call: Call,
@@ -57,8 +64,7 @@ impl Faulty {
     /// A builder whose rows have episodes of `length` frames and one fault.
     pub fn builder(length: u32, fault: Option<Fault>) -> CollectorBuilder<Self, RowStepper<Self>> {
         Collector::with_factory(move |context| {
-            let row = context.row;
-            let new = Self { fault, row, length, episode: 0, t: 0 };
+            let new = Self::new(length, fault, context.row);
             match new.fails(Call::Build) {
                 Some(Kind::Panic) => panic!("boom 42"),
                 Some(_) => Err("no such level".into()),
@@ -67,9 +73,17 @@ impl Faulty {
         })
     }
 
+    /// The environment of `row`.
+    pub fn new(length: u32, fault: Option<Fault>, row: u32) -> Self {
+        Self { fault, row, length, episode: 0, t: 0 }
+    }
+
     fn fails(&self, call: Call) -> Option<Kind> {
-        let here = (call, self.row, self.episode, self.t);
-        self.fault.filter(|fault| (fault.call, fault.row, fault.episode, fault.step) == here).map(|fault| fault.kind)
+        let is = |asked: u32, here: u32| asked == ANY || asked == here;
+        let here = |fault: &Fault| {
+            fault.call == call && is(fault.row, self.row) && is(fault.episode, self.episode) && is(fault.step, self.t)
+        };
+        self.fault.filter(here).map(|fault| fault.kind)
     }
 
     fn see(&self, kind: Option<Kind>) -> [f32; 2] {
@@ -77,7 +91,7 @@ impl Faulty {
             Some(Kind::Panic) => panic!("boom 42"),
             Some(Kind::Nan) => [f32::NAN, self.t as f32],
             Some(Kind::Infinity) => [self.episode as f32, f32::INFINITY],
-            Some(Kind::NanReward) | None => [self.episode as f32, self.t as f32],
+            Some(Kind::NanReward | Kind::Forbid) | None => [self.episode as f32, self.t as f32],
         }
     }
 }
@@ -107,7 +121,14 @@ impl Env for Faulty {
         Transition { observation: self.see(kind), reward, terminated: false, truncated: self.t == self.length }
     }
     fn action_mask(&self, mask: &mut [u8; 2]) {
-        *mask = [1; 2];
-        self.see(self.fails(Call::Mask));
+        let kind = self.fails(Call::Mask);
+        *mask = [u8::from(kind != Some(Kind::Forbid)); 2];
+        self.see(kind);
+    }
+}
+
+impl Drop for Faulty {
+    fn drop(&mut self) {
+        self.see(self.fails(Call::Drop));
     }
 }

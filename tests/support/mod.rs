@@ -1,5 +1,5 @@
 //! Parts that contract tests share: an environment whose observations name row, episode and step, one that fails on
-//! demand, networks whose actions tell their weights, and an owned log of what was collected.
+//! demand, one that takes its time, networks whose actions tell their weights, and an owned log of what was collected.
 
 #![allow(dead_code, unused_imports, reason = "each test binary uses a part")]
 
@@ -9,7 +9,9 @@ mod case;
 mod check;
 mod fault;
 mod log;
+pub mod slow;
 mod stamp;
+mod stepping;
 mod tag;
 
 pub use case::{
@@ -17,7 +19,8 @@ pub use case::{
     with_async_workers, with_workers,
 };
 pub use check::{check_blanks, check_flags, check_ids, check_ledger, check_links, check_streams, check_versions};
-pub use fault::{Call, Fault, Faulty, Kind};
+pub use fault::{ANY, Call, Fault, Faulty, Kind};
 pub use log::{Frame, Log, Note, balance};
 pub use stamp::{sampling_network, stamp, stamped_network, stamped_weights};
-pub use tag::{Ending, NEVER, Script, Seen, Tag, TagSim, tags};
+pub use stepping::Stepping;
+pub use tag::{Ending, NEVER, Script, Seen, Tag, tags};

@@ -45,13 +45,15 @@ pub enum Ending {
     Both,
     /// The last frame's observation is not finite.
     Nan,
+    /// Panics with the message "boom 42" instead of the last frame; an episode of length 0, in its reset.
+    Panic,
 }
 
 impl Ending {
     /// The environment's own flags.
     pub fn end(self) -> End {
         match self {
-            Self::Nan => End::RUNNING,
+            Self::Nan | Self::Panic => End::RUNNING,
             ending => End::from_env(ending != Self::Truncated, ending != Self::Terminated),
         }
     }
@@ -104,7 +106,12 @@ impl State {
     fn reset(&mut self, stream: &mut Stream) -> Seen {
         self.resets += 1;
         (self.episode, self.t) = (stream.episode(), 0);
+        self.may_panic();
         self.see(stream.unit())
+    }
+
+    fn may_panic(&self) {
+        assert!(self.script.episode(self.row, self.episode) != (self.t, Ending::Panic), "boom 42");
     }
 
     /// All but what the factory gave.
@@ -123,6 +130,7 @@ impl State {
 
     fn step(&mut self, stream: &mut Stream) -> (Seen, End) {
         self.t += 1;
+        self.may_panic();
         let (length, ending) = self.script.episode(self.row, self.episode);
         let noise = stream.unit();
         if self.t < length {
@@ -132,20 +140,29 @@ impl State {
     }
 }
 
-fn seen_space() -> Space {
-    let field = |name: &str| (name.to_string(), Space::unbounded(1));
-    Space::Fields(["row", "episode", "t", "noise", "resets"].map(field).to_vec())
-}
-
-/// The environment, stepped row by row. Actions are any number; rewards are 1.
+/// The environment of one row, or one simulator of all. Actions are any number; rewards are 1.
 #[derive(Component, Debug)]
-pub struct Tag(State);
+pub struct Tag(Vec<State>);
 
 impl Tag {
     /// The environment of `row`.
     pub fn new(script: Arc<Script>, row: u32) -> Self {
-        Self(State::new(script, row))
+        Self(vec![State::new(script, row)])
     }
+
+    /// A simulator of `rows` rows.
+    pub fn simulator(script: &Arc<Script>, rows: usize) -> Self {
+        Self((0..rows as u32).map(|row| State::new(script.clone(), row)).collect())
+    }
+
+    const CODEC: StateCodec<Self> = StateCodec::new(
+        |tag, to| tag.0.iter().for_each(|state| state.save(to)),
+        |tag, from| {
+            let mut states = from.chunks(12);
+            tag.0.iter_mut().try_for_each(|state| state.load(states.next().unwrap_or_default()))?;
+            if states.next().is_none() { Ok(()) } else { Err("more rows".into()) }
+        },
+    );
 }
 
 /// A builder of tag environments.
@@ -158,7 +175,8 @@ impl Task for Tag {
     type Action = f32;
     type Mask = ();
     fn observation_space() -> Space {
-        seen_space()
+        let field = |name: &str| (name.to_string(), Space::unbounded(1));
+        Space::Fields(["row", "episode", "t", "noise", "resets"].map(field).to_vec())
     }
     fn action_space() -> Space {
         Space::uniform(-1e6, 1e6, 1)
@@ -167,49 +185,19 @@ impl Task for Tag {
 
 impl Env for Tag {
     type Options = ();
-    const STATE: Option<StateCodec<Self>> =
-        Some(StateCodec::new(|tag, to| tag.0.save(to), |tag, from| tag.0.load(from)));
+    const STATE: Option<StateCodec<Self>> = Some(Self::CODEC);
     fn reset(&mut self, _: &(), stream: &mut Stream) -> Seen {
-        self.0.reset(stream)
+        self.0[0].reset(stream)
     }
     fn step(&mut self, _: &f32, stream: &mut Stream) -> Transition<Seen> {
-        let (observation, end) = self.0.step(stream);
+        let (observation, end) = self.0[0].step(stream);
         Transition { observation, reward: 1.0, terminated: end.terminated(), truncated: end.truncated() }
     }
 }
 
-/// The same environment as one simulator for all rows.
-pub struct TagSim(Vec<State>);
-
-impl TagSim {
-    /// A simulator of `rows` rows.
-    pub fn new(script: &Arc<Script>, rows: usize) -> Self {
-        Self((0..rows as u32).map(|row| State::new(script.clone(), row)).collect())
-    }
-}
-
-impl Task for TagSim {
-    type Observation = Seen;
-    type Action = f32;
-    type Mask = ();
-    fn observation_space() -> Space {
-        seen_space()
-    }
-    fn action_space() -> Space {
-        Tag::action_space()
-    }
-}
-
-impl BatchEnv for TagSim {
+impl BatchEnv for Tag {
     type Options = ();
-    const STATE: Option<StateCodec<Self>> = Some(StateCodec::new(
-        |sim, to| sim.0.iter().for_each(|state| state.save(to)),
-        |sim, from| {
-            let mut states = from.chunks(12);
-            sim.0.iter_mut().try_for_each(|state| state.load(states.next().unwrap_or_default()))?;
-            if states.next().is_none() { Ok(()) } else { Err("more rows".into()) }
-        },
-    ));
+    const STATE: Option<StateCodec<Self>> = Some(Self::CODEC);
     fn reset(&mut self, row: usize, _: &(), stream: &mut Stream, observation: &mut Seen, _: &mut ()) {
         *observation = self.0[row].reset(stream);
     }

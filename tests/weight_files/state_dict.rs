@@ -35,7 +35,8 @@ fn a_run_file_may_name_both_files() {
     let [weights, names] = ["sb3_ppo_cart_pole.safetensors", "names/stable_baselines3.ron"].map(asset);
     let text = format!("(env: \"cart_pole\", policy: Network(weights: {weights:?}, names: {names:?}))");
     std::fs::write(folder.file(), text).unwrap();
-    let collector = Registry::builtin().open(folder.file()).unwrap();
+    let mut registry = Registry::empty();
+    let collector = registry.add::<CartPole>("cart_pole").open(folder.file()).unwrap();
     let trained = WeightsFile::new(weights).names(self::names()).load().unwrap();
     assert_eq!(*collector.weights().unwrap().latest().1, trained);
 }
@@ -62,7 +63,7 @@ fn what_does_not_fit_is_named() {
     let no_critic = NetworkSpec { critic: None, ..Default::default() };
     let unused = builds::<CartPole>(no_critic, weights.clone()).unwrap_err();
     assert!(unused.contains("tensor critic.0.bias"), "{unused}");
-    let other_task = builds::<Acrobot>(NetworkSpec::default(), weights).unwrap_err();
+    let other_task = builds::<Pendulum>(NetworkSpec::default(), weights).unwrap_err();
     assert!(other_task.contains("actor.0.weight") && other_task.contains("[64, 4]"), "{other_task}");
 }
 

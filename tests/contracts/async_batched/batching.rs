@@ -14,8 +14,10 @@ use gleaner::{
     prelude::{AsyncBatched, Layout, Replay, ReplayWriteMode, Rows},
 };
 
-use super::slow::{Gate, Slow, slow, uneven};
-use crate::support::balance;
+use crate::support::{
+    balance,
+    slow::{Gate, Slow, slow, uneven},
+};
 
 /// A policy that acts 0 and notes for how many rows it was called.
 fn counting() -> (Policy<Slow>, Arc<Mutex<Vec<usize>>>) {
@@ -64,7 +66,7 @@ fn ab2_the_window_ends_the_wait_for_others() {
     let batch = collector.next().unwrap().unwrap();
     assert_eq!(batch.frames(), 30);
     assert!(batch.observations().iter().all(|seen| seen[0] < 3.0), "row 3 waits");
-    assert!(begun.elapsed() < Duration::from_secs(10));
+    assert!(begun.elapsed() < Duration::from_secs(30));
     gate.open();
 }
 
@@ -99,15 +101,15 @@ fn ab7_batches_are_exact_and_say_row_and_step() {
 
 #[test]
 fn ab1_a_slow_row_delays_only_itself() {
-    let builder = slow(1_000, |row, _, _| sleep(Duration::from_millis(if row == 2 { 300 } else { 2 })));
+    let builder = slow(1_000, |row, _, _| sleep(Duration::from_millis(if row == 2 { 1_000 } else { 2 })));
     let mut collector = builder.rows(8).frames_per_batch(350).async_batched(AsyncBatched::default()).build().unwrap();
     let begun = Instant::now();
     let batch = collector.next().unwrap().unwrap();
     let took = begun.elapsed();
     let slow = batch.observations().iter().filter(|seen| seen[0] == 2.0).count();
-    // In step with the slow row it would take 350 / 8 · 300 ms, 13 s.
-    assert!(took < Duration::from_secs(4), "{took:?}");
-    assert!(slow <= took.as_millis() as usize / 300 + 1, "{slow} frames of the slow row in {took:?}");
+    // In step with the slow row it would take 350 / 8 s.
+    assert!(took < Duration::from_secs(20), "{took:?}");
+    assert!(slow <= took.as_secs() as usize + 1, "{slow} frames of the slow row in {took:?}");
 }
 
 #[test]

@@ -10,16 +10,16 @@ use gleaner::{
     prelude::{AsyncBatched, Error, FaultPolicy},
 };
 
-use super::slow::{Gate, slow, uneven};
-use crate::support::balance;
+use crate::support::{
+    balance,
+    slow::{Gate, slow, uneven},
+};
 
-fn within(milliseconds: u64, on_fault: FaultPolicy) -> AsyncBatched {
-    AsyncBatched {
-        step_deadline: Duration::from_millis(milliseconds),
-        shutdown: Duration::from_millis(200),
-        on_fault,
-        ..AsyncBatched::default()
-    }
+/// Long enough that no row but one that hangs is ever late, however busy the machine is.
+const LATE: Duration = Duration::from_secs(2);
+
+fn within(on_fault: FaultPolicy) -> AsyncBatched {
+    AsyncBatched { step_deadline: LATE, shutdown: LATE, on_fault, ..AsyncBatched::default() }
 }
 
 #[test]
@@ -28,7 +28,7 @@ fn x10_a_row_that_hangs_stops_the_collection_by_name() {
     let held = gate.clone();
     let builder =
         slow(4, move |row, episode, t| if (row, episode, t) == (5, 1, 2) { held.wait() } else { uneven(row, 0, t) });
-    let builder = builder.rows(8).frames_per_batch(100).seed(77).async_batched(within(300, FaultPolicy::Stop));
+    let builder = builder.rows(8).frames_per_batch(100).seed(77).async_batched(within(FaultPolicy::Stop));
     let mut collector = builder.build().unwrap();
     let begun = Instant::now();
     let error = collector.by_ref().find_map(Result::err).expect("row 5 hangs");
@@ -43,7 +43,7 @@ fn x10_a_row_that_hangs_stops_the_collection_by_name() {
         collector.shutdown();
     }
     drop(collector);
-    assert!(begun.elapsed() < Duration::from_secs(10));
+    assert!(begun.elapsed() < Duration::from_secs(30));
     gate.open();
 }
 
@@ -52,12 +52,16 @@ fn x10_a_row_that_hangs_starts_anew_and_its_late_frame_is_dropped() {
     let gate = Gate::default();
     let held = gate.clone();
     let act = move |row, episode, t| if (row, episode, t) == (2, 1, 3) { held.wait() } else { uneven(row, episode, t) };
-    let builder = slow(6, act).rows(4).frames_per_batch(40).total_frames(800);
-    let builder = builder.async_batched(within(250, FaultPolicy::RestartRow { retries: 1 }));
+    let builder = slow(6, act).rows(4).frames_per_batch(40);
+    let builder = builder.async_batched(within(FaultPolicy::RestartRow { retries: 1 }));
     let mut collector = builder.build().unwrap();
-    let (mut frames, mut ended) = (Vec::new(), Vec::new());
-    while let Some(batch) = collector.next() {
-        let batch = batch.unwrap();
+    let mut frames = Vec::<(u32, u32, u32, TrajectoryId)>::new();
+    let mut ended = Vec::new();
+    let until = Instant::now() + Duration::from_secs(60);
+    // The others go on until the row has started anew.
+    while !frames.iter().any(|(row, episode, ..)| (*row, *episode) == (2, 2)) {
+        assert!(Instant::now() < until, "{:?}", collector.stats());
+        let batch = collector.next().unwrap().unwrap();
         for i in 0..batch.len() {
             let seen = batch.observations()[i];
             assert_eq!(seen[2] as u32, batch.steps()[i].0, "a late frame came through");
@@ -77,10 +81,11 @@ fn x10_a_row_that_hangs_starts_anew_and_its_late_frame_is_dropped() {
     assert!(of(1).iter().all(|frame| frame.3 == cut[0].id));
     let next: Vec<TrajectoryId> = of(2).iter().map(|frame| frame.3).collect();
     assert!(!next.is_empty() && next.iter().all(|id| *id == next[0] && *id != cut[0].id), "{next:?}");
+    collector.shutdown();
     let stats = collector.stats();
-    assert_eq!((stats.stepped_frames, stats.abandoned, stats.row_restarts), (800, 1, 1));
-    assert_eq!((stats.discarded.fault, stats.frames, frames.len()), (1, 799, 799));
-    let until = Instant::now() + Duration::from_secs(10);
+    assert_eq!((stats.abandoned, stats.row_restarts, stats.discarded.fault, stats.in_flight_frames), (1, 1, 1, 0));
+    assert_eq!(stats.frames, frames.len() as u64);
+    assert_eq!(stats.frames + stats.discarded.total(), stats.stepped_frames);
     while collector.stats().late_frames == 0 && Instant::now() < until {
         sleep(Duration::from_millis(1));
     }
@@ -98,7 +103,7 @@ fn x10_a_row_that_hangs_again_and_again_stops_the_collection() {
     })
     .rows(3)
     .frames_per_batch(5_000);
-    let options = within(60, FaultPolicy::RestartRow { retries: 2 });
+    let options = within(FaultPolicy::RestartRow { retries: 2 });
     let mut collector = builder.async_batched(options).build().unwrap();
     let error = loop {
         match collector.next() {
@@ -128,13 +133,11 @@ fn h2_the_end_comes_within_its_deadline_whatever_threads_do() {
         })
         .rows(3)
         .frames_per_batch(30);
-        let options = AsyncBatched { shutdown: Duration::from_millis(100), ..AsyncBatched::default() };
+        let options = AsyncBatched { shutdown: LATE, ..AsyncBatched::default() };
         let mut collector = builder.async_batched(options).build().unwrap();
         for _ in 0..batches {
             collector.next().unwrap().unwrap();
-            while gate.came() == 0 {
-                sleep(Duration::from_millis(1));
-            }
+            gate.wait_for(1);
         }
         let begun = Instant::now();
         if shutdown {
@@ -147,7 +150,7 @@ fn h2_the_end_comes_within_its_deadline_whatever_threads_do() {
         }
         let monitor = collector.monitor();
         drop(collector);
-        assert!(begun.elapsed() < Duration::from_secs(5), "{:?}", begun.elapsed());
+        assert!(begun.elapsed() < Duration::from_secs(30), "{:?}", begun.elapsed());
         assert_eq!(monitor.stats().abandoned, batches, "{batches} batches, shutdown {shutdown}");
         gate.open();
     }

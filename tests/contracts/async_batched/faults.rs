@@ -9,14 +9,12 @@ use std::{
     time::{Duration, Instant},
 };
 
-use bevy_ecs::prelude::Component;
 use gleaner::{
     components::Truncation,
-    env::Transition,
-    prelude::{AsyncBatched, Collector, Env, Error, FaultPolicy, Space, Stream, Task},
+    prelude::{AsyncBatched, Collector, Error, FaultPolicy},
 };
 
-use crate::support::{Call, Fault, Faulty, Kind, balance};
+use crate::support::{ANY, Call, Fault, Faulty, Kind, balance};
 
 fn pooled(on_fault: FaultPolicy) -> AsyncBatched {
     AsyncBatched { on_fault, ..AsyncBatched::default() }
@@ -48,7 +46,7 @@ fn x1_a_panic_names_call_row_episode_step_and_seed() {
             balance(&stats).unwrap();
             assert_eq!((stats.in_flight_frames, stats.abandoned), (0, 0));
             drop(collector);
-            assert!(begun.elapsed() < Duration::from_secs(5));
+            assert!(begun.elapsed() < Duration::from_secs(30));
         }
     }
 }
@@ -101,78 +99,25 @@ fn x12_a_row_that_panics_starts_anew_and_the_others_go_on() {
 fn x12_a_row_that_never_starts_ends_the_collection_with_the_first_error() {
     let built = Arc::new(AtomicU32::new(0));
     let count = built.clone();
-    let factory = Collector::<Broken>::with_factory(move |_| {
+    let fault = Fault { call: Call::Reset, kind: Kind::Panic, row: 0, episode: ANY, step: 0 };
+    let factory = Collector::<Faulty>::with_factory(move |context| {
         count.fetch_add(1, Relaxed);
-        Ok(Broken)
+        Ok(Faulty::new(6, Some(fault), context.row))
     });
     let options = pooled(FaultPolicy::RestartRow { retries: 3 });
     let mut collector = factory.rows(1).seed(4).async_batched(options).build().unwrap();
     let error = collector.next().unwrap().unwrap_err();
-    assert!(error.to_string().contains("episode 0 is broken"), "{error}");
+    assert!(matches!(error, Error::EnvPanic { call: "reset", row: 0, episode: 0, .. }), "{error}");
+    assert!(error.to_string().contains("boom 42"), "{error}");
     assert_eq!((built.load(Relaxed), collector.stats().row_restarts), (4, 3));
 }
 
 #[test]
 fn h2_an_environment_whose_drop_panics_ends_like_any_other() {
-    let factory = Collector::<Clingy>::with_factory(|_| Ok(Clingy));
-    let mut collector = factory.rows(4).frames_per_batch(20).async_batched(AsyncBatched::default()).build().unwrap();
+    let fault = Fault { call: Call::Drop, kind: Kind::Panic, row: ANY, episode: ANY, step: ANY };
+    let builder = Faulty::builder(6, Some(fault)).rows(4).frames_per_batch(20);
+    let mut collector = builder.async_batched(AsyncBatched::default()).build().unwrap();
     collector.next().unwrap().unwrap();
     collector.shutdown();
     drop(collector);
-}
-
-/// Fails in every reset.
-#[derive(Component)]
-struct Broken;
-
-/// Panics when it is dropped.
-#[derive(Component)]
-struct Clingy;
-
-impl Drop for Clingy {
-    fn drop(&mut self) {
-        panic!("not yet");
-    }
-}
-
-macro_rules! task {
-    ($name:ident) => {
-        impl Task for $name {
-            type Observation = f32;
-            type Action = i32;
-            type Mask = ();
-            fn observation_space() -> Space {
-                Space::unbounded(1)
-            }
-            fn action_space() -> Space {
-                Space::discrete(2)
-            }
-        }
-    };
-}
-task!(Broken);
-task!(Clingy);
-
-fn still() -> Transition<f32> {
-    Transition { observation: 0.0, reward: 0.0, terminated: false, truncated: false }
-}
-
-impl Env for Broken {
-    type Options = ();
-    fn reset(&mut self, _: &(), stream: &mut Stream) -> f32 {
-        panic!("episode {} is broken", stream.episode())
-    }
-    fn step(&mut self, _: &i32, _: &mut Stream) -> Transition<f32> {
-        still()
-    }
-}
-
-impl Env for Clingy {
-    type Options = ();
-    fn reset(&mut self, _: &(), _: &mut Stream) -> f32 {
-        0.0
-    }
-    fn step(&mut self, _: &i32, _: &mut Stream) -> Transition<f32> {
-        still()
-    }
 }

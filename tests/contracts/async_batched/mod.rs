@@ -6,5 +6,4 @@ mod deadlines;
 mod faults;
 mod invariants;
 mod rows;
-mod slow;
 mod wrong;

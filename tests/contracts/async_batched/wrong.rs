@@ -8,7 +8,7 @@ use gleaner::{
     prelude::{AsyncBatched, CartPole, Collector, Error, Overlap},
 };
 
-use crate::support::{Ending, Script, TagSim};
+use crate::support::{Ending, Script, Tag};
 
 fn config() -> CollectorConfig {
     CollectorConfig { rows: 8, async_batched: Some(AsyncBatched::default()), ..CollectorConfig::default() }
@@ -33,7 +33,7 @@ fn fd7_every_pair_that_excludes_each_other_is_named() {
     }
     let system = Collector::<CartPole>::builder().config(config()).policy(Policy::system());
     assert_eq!(conflict(system.build()), ("policy", "async_batched"));
-    let sim = TagSim::new(&Script::all(3, Ending::Terminated), 8);
+    let sim = Tag::simulator(&Script::all(3, Ending::Terminated), 8);
     let sim = Collector::with_simulator(sim).config(config());
     assert_eq!(conflict(sim.build()), ("async_batched", "with_simulator"));
 }

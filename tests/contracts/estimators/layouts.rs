@@ -2,8 +2,9 @@
 
 use std::collections::BTreeMap;
 
-use bevy_ecs::prelude::Component;
+use crate::support::{Ending, Script, Seen, Tag, tags};
 use gleaner::{
+    policy::{HeadSpec, head::LogStd},
     prelude::*,
     rollout::{VTrace, estimate},
 };
@@ -92,54 +93,19 @@ fn a_policy_without_values_is_an_error() {
     }
 }
 
-/// Two frames an episode, cut by itself; it sees 1 in even episodes and 100 in odd ones, and 1 or 100 after the last.
-#[derive(Component, Clone, Copy, Default)]
-struct Pair {
-    episode: u32,
-    step: u32,
-}
-
-impl Task for Pair {
-    type Observation = [f32; 2];
-    type Action = i32;
-    type Mask = ();
-    fn observation_space() -> Space {
-        Space::unbounded(2)
-    }
-    fn action_space() -> Space {
-        Space::discrete(2)
-    }
-}
-
-impl Pair {
-    /// What gives the value, and the step: 0 after a reset.
-    fn observe(self) -> [f32; 2] {
-        [if self.episode % 2 == 1 { 1.0 } else { 100.0 }, self.step as f32]
-    }
-}
-
-impl Env for Pair {
-    type Options = ();
-    fn reset(&mut self, (): &(), _: &mut Stream) -> [f32; 2] {
-        *self = Self { episode: self.episode + 1, step: 0 };
-        self.observe()
-    }
-    fn step(&mut self, _: &i32, _: &mut Stream) -> Transition<[f32; 2]> {
-        self.step += 1;
-        Transition { observation: self.observe(), reward: 0.0, terminated: false, truncated: self.step == 2 }
-    }
-}
-
-/// A collector of [`Pair`] whose policy values an observation by its first element.
-fn pairs(config: CollectorConfig) -> Collector<Pair> {
+/// Two frames an episode, cut by itself; the critic says 1 in the first episode and 100 in the second.
+fn pairs(config: CollectorConfig) -> Collector<Tag> {
     let mut weights = Weights::new();
-    weights.insert("action.weight", [2, 2], [0.0; 4]);
-    weights.insert("action.bias", [2], [0.0; 2]);
-    weights.insert("value.weight", [1, 2], [1.0, 0.0]);
-    weights.insert("value.bias", [1], [0.0]);
-    let spec = NetworkSpec::from_ron_str("(actor: [], critic: Some([]))").unwrap();
+    weights.insert("action.weight", [1, 5], [0.0; 5]);
+    weights.insert("action.bias", [1], [0.0]);
+    weights.insert("log_std", [1], [0.0]);
+    // Row, episode, step, noise, resets.
+    weights.insert("value.weight", [1, 5], [0.0, 99.0, 0.0, 0.0, 0.0]);
+    weights.insert("value.bias", [1], [1.0]);
+    let head = HeadSpec::Gaussian { log_std: LogStd::Free(0.0) };
+    let spec = NetworkSpec { actor: vec![], critic: Some(vec![]), head, ..NetworkSpec::default() };
     let policy = Policy::network(spec).weights(weights).backend(Backend::Cpu);
-    Collector::<Pair>::builder().policy(policy).config(config).build().unwrap()
+    tags(Script::all(2, Ending::Truncated)).policy(policy).config(config).build().unwrap()
 }
 
 #[test]
@@ -152,12 +118,14 @@ fn a3_a_cut_is_bootstrapped_from_its_own_episode() {
     ];
     for config in modes {
         let batch = pairs(config).next().unwrap().unwrap();
-        assert_eq!(batch.observations().iter().map(|o| o[0]).collect::<Vec<_>>(), [1.0, 1.0, 100.0, 100.0]);
+        assert_eq!(batch.values().unwrap(), [1.0, 1.0, 100.0, 100.0]);
         let options = VTrace { gamma: 0.9, ..Default::default() };
         let vtrace = estimate::vtrace(&batch, batch.log_probs().unwrap(), &options).unwrap();
         let gae = estimate::gae(&batch, 0.9, 1.0).unwrap();
+        // Rewards are 1: they add 1.9 and 1.
+        let wanted = [0.81 - 1.0 + 1.9, -0.1 + 1.0, 81.0 - 100.0 + 1.9, -10.0 + 1.0];
         for advantages in [vtrace.advantages, gae.advantages] {
-            for (got, want) in advantages.iter().zip([0.81 - 1.0, -0.1, 81.0 - 100.0, -10.0]) {
+            for (got, want) in advantages.iter().zip(wanted) {
                 assert!((got - want).abs() < 1e-5, "{advantages:?}");
             }
         }
@@ -171,10 +139,11 @@ fn a6_the_final_observation_is_there_and_is_not_the_next_reset() {
         CollectorConfig { trajs_per_batch: Some(2), ..Default::default() },
     ] {
         let batch = pairs(config).next().unwrap().unwrap();
+        let place = |seen: &Seen| [seen.episode, seen.t];
         assert_eq!(batch.final_observation(0), None);
-        assert_eq!(batch.final_observation(1), Some(&[1.0, 2.0]));
-        assert_eq!(batch.next_observation(1), &[1.0, 2.0]);
-        assert_eq!(batch.observations()[2], [100.0, 0.0]);
+        assert_eq!(batch.final_observation(1).map(place), Some([0.0, 2.0]));
+        assert_eq!(place(batch.next_observation(1)), [0.0, 2.0]);
+        assert_eq!(place(&batch.observations()[2]), [1.0, 0.0]);
         assert!(batch.ends()[1].truncated() && !batch.ends()[1].terminated());
         assert_eq!(batch.bootstrap_values().unwrap(), [1.0, 1.0, 100.0, 100.0]);
     }

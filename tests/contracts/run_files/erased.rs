@@ -7,12 +7,12 @@ use gleaner::{
     run::{PolicyConfig, RunConfig, RunFile},
 };
 
-use super::{Folder, asset};
+use super::{Folder, asset, registry};
 
 #[test]
 fn an_erased_batch_is_the_typed_one() {
     let file = RunFile::read(asset("cart_pole.ron")).unwrap();
-    let mut any = Registry::builtin().build(&file).unwrap();
+    let mut any = registry().build(&file).unwrap();
     let PolicyConfig::Network { spec, seed, .. } = &file.config.policy else { panic!("a network") };
     let policy = Policy::<CartPole>::network(spec.clone()).seed(*seed);
     let mut typed =
@@ -66,7 +66,7 @@ fn several_policies_act_for_their_rows() {
 
 #[test]
 fn columns_are_described_and_wrong_ones_refused() {
-    let mut collector = Registry::builtin().open(asset("grid_world.ron")).unwrap();
+    let mut collector = registry().open(asset("grid_world.ron")).unwrap();
     let batch = collector.next().unwrap().unwrap();
     let mask = batch.columns().iter().find(|spec| spec.name == "action_mask").unwrap();
     assert_eq!((mask.fields[0].dtype, mask.fields[0].shape.as_slice(), mask.stride), (Dtype::U8, &[4][..], 4));
@@ -77,19 +77,6 @@ fn columns_are_described_and_wrong_ones_refused() {
     assert!(message.contains("vlaue") && message.contains("log_prob"), "{message}");
     assert!(batch.column::<u64>("reward").unwrap_err().to_string().contains("4 bytes"));
     assert!(batch.array::<u8>("reward").unwrap_err().to_string().contains("elements of f32"));
-}
-
-#[test]
-fn every_environment_has_its_name() {
-    let folder = Folder::new();
-    let registry = Registry::builtin();
-    let names: Vec<_> = registry.names().collect();
-    assert_eq!(names, ["acrobot", "cart_pole", "grid_world", "mountain_car", "mountain_car_continuous", "pendulum"]);
-    for name in names {
-        let path = folder.write("run.ron", format!("(env: \"{name}\", collector: (rows: 3, total_frames: 30))"));
-        let frames: usize = registry.open(&path).unwrap().map(|batch| batch.unwrap().frames()).sum();
-        assert_eq!(frames, 30);
-    }
 }
 
 #[test]
@@ -107,12 +94,12 @@ fn a_host_adds_its_own() {
 #[test]
 fn weights_lie_beside_the_file() {
     let folder = Folder::new();
-    let mut collector = Registry::builtin().open(asset("cart_pole.ron")).unwrap();
+    let mut collector = registry().open(asset("cart_pole.ron")).unwrap();
     let (_, weights) = collector.weights().unwrap().latest();
     weights.save(folder.0.join("w.safetensors")).unwrap();
     let text = "(env: \"cart_pole\", collector: (rows: 8, frames_per_batch: 256, seed: 1), \
                 policy: Network(weights: \"w.safetensors\", seed: 99))";
-    let mut again = Registry::builtin().open(folder.write("run.ron", text)).unwrap();
+    let mut again = registry().open(folder.write("run.ron", text)).unwrap();
     let (first, second) = (collector.next().unwrap().unwrap(), again.next().unwrap().unwrap());
     assert_eq!(first.column::<f32>("value").unwrap(), second.column::<f32>("value").unwrap());
 }

@@ -5,7 +5,7 @@ use gleaner::{
     seed::{Purpose, Seed},
 };
 
-use super::{Folder, asset};
+use super::{Folder, asset, registry};
 
 const FILES: u32 = 6_000;
 
@@ -63,7 +63,7 @@ fn mutate(bytes: &mut Vec<u8>, stream: &mut Stream) {
 fn no_file_panics() {
     let sources = ["cart_pole.ron", "pendulum.ron", "grid_world.ron"].map(|name| std::fs::read(asset(name)).unwrap());
     let folder = Folder::new();
-    let mut registry = Registry::builtin();
+    let mut registry = registry();
     // What a mutated number may ask for.
     registry.max_memory(4 << 20);
     let (mut built, mut refused) = (0, 0);

@@ -10,6 +10,16 @@ use std::{
     sync::atomic::{AtomicU32, Ordering::Relaxed},
 };
 
+use gleaner::prelude::{CartPole, GridWorld, Pendulum, Registry};
+
+/// The environments of the files in `assets`. That all of [`Registry::builtin`] are there is the example `from_ron`'s test:
+/// each one more takes its time to compile.
+fn registry() -> Registry {
+    let mut registry = Registry::empty();
+    registry.add::<CartPole>("cart_pole").add::<Pendulum>("pendulum").add::<GridWorld>("grid_world");
+    registry
+}
+
 /// A folder of its own, gone when dropped.
 struct Folder(PathBuf);
 

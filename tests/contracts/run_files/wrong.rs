@@ -2,13 +2,13 @@
 
 use gleaner::prelude::*;
 
-use super::{Folder, asset};
+use super::{Folder, asset, registry};
 
 /// The message for a file of this text, without the path before `:line:column`.
 fn refused(text: impl AsRef<[u8]>) -> String {
     let folder = Folder::new();
     let path = folder.write("run.ron", text);
-    let error = Registry::builtin().open(&path).expect_err("a wrong file");
+    let error = registry().open(&path).expect_err("a wrong file");
     let message = error.to_string();
     assert!(message.contains(&format!("{}:", path.display())), "{message}");
     message.replace(&format!("{}:", path.display()), "")
@@ -61,7 +61,7 @@ fn text_that_does_not_parse() {
 #[test]
 fn values_out_of_range() {
     assert_refused(&[
-        ("(\n env: \"cartpole\")", &["2:2: env is \"cartpole\"; legal: acrobot, cart_pole, grid_world, "][..]),
+        ("(\n env: \"cartpole\")", &["2:2: env is \"cartpole\"; legal: cart_pole, grid_world, pendulum"][..]),
         ("(env: \"cart_pole\",\n collector: (\n  rows: 0))", &["3:3: rows is 0; legal: 1 to 16777216"]),
         ("(env: \"cart_pole\",\n collector: (\n  reward: (\n   scale: inf)))", &["4:4: reward.scale is inf"]),
         ("(env: \"cart_pole\",\n collector: (\n  traj_format: Cat))", &["3:3: ", "trajs_per_batch"]),
@@ -91,7 +91,7 @@ fn weights_that_do_not_fit() {
     folder.write("cut.safetensors", "abc");
     for (name, part) in [("w", "tensor actor.0.weight: missing"), ("cut", "not a safetensors file")] {
         let text = format!("(env: \"cart_pole\",\n policy: Network(\n  weights: \"{name}.safetensors\"))");
-        let message = Registry::builtin().open(folder.write("run.ron", text)).unwrap_err().to_string();
+        let message = registry().open(folder.write("run.ron", text)).unwrap_err().to_string();
         assert!(message.contains("run.ron:3:3: ") && message.contains(part), "{message}");
     }
 }
@@ -109,7 +109,7 @@ fn names_that_do_not_fit() {
         ("names: \"unused.ron\"", 3, "policy.names and policy.weights"),
     ] {
         let text = format!("(env: \"cart_pole\",\n policy: Network(\n  {policy}))");
-        let message = Registry::builtin().open(folder.write("run.ron", text)).unwrap_err().to_string();
+        let message = registry().open(folder.write("run.ron", text)).unwrap_err().to_string();
         assert!(message.contains(&format!("run.ron:{line}:3: ")) && message.contains(part), "{message}");
     }
 }
@@ -151,9 +151,9 @@ fn absurd_sizes_are_refused_before_anything_is_allocated() {
         ("rows: 1, threads: 1024", &["3:2: policy is a network of 256", "1024 threads"]),
         ("rows: 16777217", &["2:14: rows is 16777217; legal: 1 to 16777216"]),
     ] {
-        assert_refused(&[(&format!("(env: \"acrobot\",\n collector: ({options}),\n {network})"), parts)]);
+        assert_refused(&[(&format!("(env: \"pendulum\",\n collector: ({options}),\n {network})"), parts)]);
     }
-    let mut registry = Registry::builtin();
+    let mut registry = registry();
     let message = registry.max_memory(10_000).open(asset("cart_pole.ron")).unwrap_err().to_string();
     assert!(message.contains("at most 10000 bytes"), "{message}");
 }
@@ -170,7 +170,7 @@ fn files_that_are_no_text() {
     let deep = refused(format!("(env: \"cart_pole\", policy: {}", "Some(".repeat(100_000)));
     assert!(deep.starts_with("1:"), "{deep}");
     let folder = Folder::new();
-    let missing = Registry::builtin().open(folder.0.join("none.ron")).unwrap_err();
+    let missing = registry().open(folder.0.join("none.ron")).unwrap_err();
     assert!(matches!(&missing, Error::Io { path, .. } if path.ends_with("none.ron")), "{missing}");
-    assert!(matches!(Registry::builtin().open(&folder.0), Err(Error::Io { .. })));
+    assert!(matches!(registry().open(&folder.0), Err(Error::Io { .. })));
 }

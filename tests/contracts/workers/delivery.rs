@@ -5,8 +5,12 @@ use std::{
     time::{Duration, Instant},
 };
 
-use super::Slow;
-use crate::support::{Case, Ending, Publish, Script, balance, stamped_network, stamped_weights, tags};
+use super::delayed;
+use crate::support::{
+    Case, Ending, Publish, Script, balance,
+    slow::{Gate, Slow, slow},
+    stamped_network, stamped_weights, tags,
+};
 use gleaner::{
     components::{Episode, Worker},
     config::{Delivery, ReplayWriteMode},
@@ -43,7 +47,7 @@ fn f6_twenty_runs_of_four_workers_are_equal() {
 fn ms03_results_are_in_the_order_of_rows() {
     // The first worker is the slowest.
     let delay = |row| Duration::from_millis(if row == 0 { 4 } else { 0 });
-    let mut collector = Slow::builder(delay).rows(4).workers(4).frames_per_batch(12).build().unwrap();
+    let mut collector = delayed(delay).rows(4).workers(4).frames_per_batch(12).build().unwrap();
     for _ in 0..3 {
         let batch = collector.next().unwrap().unwrap();
         let rows: Vec<_> = batch.observations().iter().map(|seen| seen[0]).collect();
@@ -119,19 +123,23 @@ fn e1_every_worker_adopts_what_is_published() {
 
 #[test]
 fn ma01_each_batch_is_one_workers_and_full() {
-    let delay = |row| Duration::from_millis(if row < 2 { 8 } else { 0 });
-    let builder = Slow::builder(delay).rows(4).workers(2).frames_per_batch(8).delivery(Delivery::Async);
+    let gate = Gate::default();
+    let held = gate.clone();
+    let builder = slow(5, move |row, _, _| if row < 2 { held.wait() } else { held.wait_for(1) });
+    let builder = builder.rows(4).workers(2).frames_per_batch(8).delivery(Delivery::Async);
     let mut collector = builder.total_frames(160).build().unwrap();
-    let mut frames = [0; 2];
-    for batch in &mut collector {
-        let batch = batch.unwrap();
-        let worker = batch.rows()[0].0 as usize / 2;
-        assert_eq!(batch.rows().iter().map(|row| row.0 as usize / 2).collect::<HashSet<_>>().len(), 1);
+    let whose = |batch: &Batch<Slow>| {
+        let worker = batch.rows()[0].0 / 2;
+        assert!(batch.rows().iter().all(|row| row.0 / 2 == worker), "{:?}", batch.rows());
         assert_eq!(batch.frames(), 8);
-        frames[worker] += batch.frames();
-    }
-    assert_eq!(frames.iter().sum::<usize>(), 160);
-    assert!(frames[1] > 2 * frames[0], "the fast one does not wait for the slow one: {frames:?}");
+        worker
+    };
+    // Nobody waits for the first, which has taken its share of the budget and stands.
+    assert!((0..10).all(|_| whose(&collector.next().unwrap().unwrap()) == 1));
+    gate.open();
+    let rest: Vec<_> = collector.map(|batch| whose(&batch.unwrap())).collect();
+    assert_eq!(rest.len(), 10);
+    assert!(rest.contains(&0), "{rest:?}");
 }
 
 #[test]
@@ -149,11 +157,12 @@ fn k7_workers_do_not_outrun_a_slow_caller() {
 
 #[test]
 fn ms06_stragglers_are_cut_short() {
-    let delay = |row| Duration::from_millis(if row == 3 { 30 } else { 1 });
-    let builder = Slow::builder(delay).rows(4).workers(4).frames_per_batch(80).preemptive_threshold(0.75);
+    // In whole a batch of the straggler takes 6 s, longer than any machine keeps the others.
+    let delay = |row| Duration::from_millis(if row == 3 { 300 } else { 0 });
+    let builder = delayed(delay).rows(4).workers(4).frames_per_batch(80).preemptive_threshold(0.75);
     let mut collector = builder.total_frames(400).build().unwrap();
     let (mut begin, mut total) = (Instant::now(), 0);
-    let mut next = 0.0;
+    let mut next = [0, 0];
     while let Some(batch) = collector.next() {
         let batch = batch.unwrap();
         let waited = begin.elapsed();
@@ -163,13 +172,13 @@ fn ms06_stragglers_are_cut_short() {
         assert_eq!(counts.iter().sum::<usize>(), batch.frames());
         if batch.frames() > 60 {
             assert!(counts[..3] == [20; 3] && (1..20).contains(&counts[3]), "{counts:?}");
-            assert!(waited < Duration::from_millis(20 * 30), "{waited:?}");
+            assert!(waited < Duration::from_millis(20 * 300), "{waited:?}");
         }
         // A prefix that goes on where the one before stood.
-        for tick in 0..counts[3] {
-            let seen = batch.observations()[tick * 4 + 3];
-            assert_eq!(seen, [3.0, next]);
-            next = (next + 1.0) % 5.0;
+        for slot in (0..counts[3]).map(|tick| tick * 4 + 3) {
+            let [row, episode, t, ..] = batch.observations()[slot].map(|x| x as u32);
+            assert_eq!((row, [episode, t]), (3, next));
+            next = if batch.ends()[slot].done() { [episode + 1, 0] } else { [episode, t + 1] };
         }
         total += batch.frames();
         balance(&collector.stats()).unwrap();

@@ -3,8 +3,11 @@
 
 use std::time::{Duration, Instant};
 
-use super::Slow;
-use crate::support::{Call, Fault, Faulty, Kind, balance};
+use super::delayed;
+use crate::support::{
+    Call, Fault, Faulty, Kind, balance,
+    slow::{Gate, slow},
+};
 use gleaner::{
     components::WorkerStatus,
     config::{Delivery, OnWorkerFault},
@@ -12,6 +15,9 @@ use gleaner::{
 };
 
 const BOTH: [Delivery; 2] = [Delivery::Sync, Delivery::Async];
+
+/// Long enough that no worker but one that hangs is ever late, however busy the machine is.
+const LATE: Duration = Duration::from_secs(2);
 
 fn panics(call: Call, row: u32, episode: u32, step: u32) -> Option<Fault> {
     Some(Fault { call, kind: Kind::Panic, row, episode, step })
@@ -37,7 +43,7 @@ fn h1_x1_a_panic_of_one_of_eight_workers_is_named_at_once() {
                 Err(error) => break error,
             }
         };
-        assert!(begin.elapsed() < Duration::from_secs(10));
+        assert!(begin.elapsed() < Duration::from_secs(30));
         let text = error.to_string();
         assert!(text.contains("boom 42") && text.contains("worker 5, row 11, episode 0, step 3, seed 77"), "{text}");
         assert!((0..3).all(|_| collector.next().is_none()));
@@ -71,8 +77,10 @@ fn the_others_go_on_without_a_worker_that_failed() {
                 last[batch.rows()[slot % batch.rows().len()].0 as usize] = i;
             }
         }
-        // Rows 2 and 3 are the second worker's.
-        assert!(last[2] < 4 && last[3] < 4 && last[0] >= 4, "{delivery:?}: {last:?}");
+        // Rows 2 and 3 are the second worker's. On their own, the others share the budget as they come.
+        let others = [last[0], last[4], last[6]].into_iter();
+        let longest = if delivery == Delivery::Sync { others.min() } else { others.max() };
+        assert!(last[2] < 4 && last[3] < 4 && longest >= Some(4), "{delivery:?}: {last:?}");
         assert_eq!(collector.workers()[1], WorkerStatus::Dead);
         assert_eq!(collector.stats().stepped_frames, 1_600);
         assert!(collector.stats().discarded.fault > 0);
@@ -86,7 +94,9 @@ fn a_worker_that_failed_is_restarted() {
         // The second life plays other episodes, in which nothing fails.
         let builder = Faulty::builder(6, panics(Call::Step, 3, 2, 1)).rows(8).workers(4).frames_per_batch(80);
         let builder = builder.delivery(delivery).on_worker_fault(OnWorkerFault::Restart { most: 1 });
-        let mut collector = builder.total_frames(1_600).build().unwrap();
+        // On their own, workers share the budget as they come: it is large enough for all to have their turn.
+        let total = if delivery == Delivery::Sync { 1_600 } else { 8_000_000 };
+        let mut collector = builder.total_frames(total).build().unwrap();
         let (mut ids, mut last) = (std::collections::HashSet::new(), vec![0; 8]);
         for (i, batch) in collector.by_ref().enumerate() {
             let batch = batch.unwrap();
@@ -96,11 +106,18 @@ fn a_worker_that_failed_is_restarted() {
                     assert!(ids.insert(batch.trajectory_ids()[slot]), "an id is given twice");
                 }
             }
+            if delivery == Delivery::Async && last.iter().all(|last| *last >= 4) {
+                break;
+            }
         }
         assert!(last.iter().all(|last| *last >= 4), "{delivery:?}: {last:?}");
-        assert_eq!(collector.workers(), [WorkerStatus::Ended; 4].map(|_| WorkerStatus::Working));
-        assert_eq!(collector.stats().stepped_frames, 1_600);
+        assert_eq!(collector.workers(), [WorkerStatus::Working; 4]);
         assert_eq!((collector.stats().workers, collector.stats().workers_alive), (4, 4));
+        if delivery == Delivery::Sync {
+            assert_eq!(collector.stats().stepped_frames, 1_600);
+        } else {
+            collector.shutdown();
+        }
         closed(&collector);
     }
 }
@@ -140,14 +157,16 @@ fn endless_episodes_do_not_hold_orders_up() {
         let mode = gleaner::prelude::ReplayWriteMode::Trajectory;
         let builder = builder.replay(&replay).replay_write_mode(mode);
         let mut running = builder.build().unwrap().start().unwrap();
+        let deadline = Instant::now() + Duration::from_secs(60);
         while running.stats().stepped_frames < 400 {
+            assert!(Instant::now() < deadline, "{:?}", running.stats());
             std::thread::yield_now();
         }
         drop(running.pause(Duration::from_secs(60)).unwrap());
         let begin = Instant::now();
         let mut collector = running.shutdown(Duration::from_secs(60)).unwrap();
         collector.shutdown();
-        assert!(begin.elapsed() < Duration::from_secs(5), "{:?}", begin.elapsed());
+        assert!(begin.elapsed() < Duration::from_secs(30), "{:?}", begin.elapsed());
         assert_eq!(collector.stats().workers_alive, 0);
         closed(&collector);
     }
@@ -156,8 +175,8 @@ fn endless_episodes_do_not_hold_orders_up() {
 #[test]
 fn the_first_error_is_kept_when_restarts_are_used_up() {
     // Always row 3 in its first step: a restart does not help.
-    let builder = Slow::builder(|row| if row == 3 { Duration::from_secs(3_600) } else { Duration::ZERO });
-    let builder = builder.rows(4).workers(2).frames_per_batch(40).worker_deadline(Duration::from_millis(100));
+    let builder = delayed(|row| if row == 3 { Duration::from_secs(3_600) } else { Duration::ZERO });
+    let builder = builder.rows(4).workers(2).frames_per_batch(40).worker_deadline(LATE);
     let mut collector = builder.on_worker_fault(OnWorkerFault::Restart { most: 2 }).build().unwrap();
     let error = collector.by_ref().find_map(Result::err).expect("it fails for the third time");
     assert!(matches!(error, Error::Worker { worker: 1, .. }), "{error}");
@@ -178,10 +197,18 @@ fn the_last_worker_that_fails_ends_the_collection() {
 #[test]
 fn x10_one_that_sleeps_for_ever_does_not_hold_the_others() {
     for delivery in BOTH {
-        let delay = |row| if row == 5 { Duration::from_secs(3_600) } else { Duration::ZERO };
-        let builder = Slow::builder(delay).rows(8).workers(4).frames_per_batch(80).total_frames(800);
-        let builder = builder.delivery(delivery).on_worker_fault(OnWorkerFault::Drop);
-        let mut collector = builder.worker_deadline(Duration::from_millis(300)).build().unwrap();
+        let gate = Gate::default();
+        let held = gate.clone();
+        // Nobody takes all of the budget before the sleeper, whose other row comes first, has its share.
+        let act = move |row, _, _| match row {
+            4 => {}
+            5 => held.wait(),
+            _ => held.wait_for(1),
+        };
+        let builder = slow(5, act);
+        let builder = builder.rows(8).workers(4).frames_per_batch(80).total_frames(800).delivery(delivery);
+        let builder = builder.on_worker_fault(OnWorkerFault::Drop).worker_deadline(LATE);
+        let mut collector = builder.build().unwrap();
         let begin = Instant::now();
         let mut frames = 0;
         for batch in collector.by_ref() {
@@ -192,12 +219,13 @@ fn x10_one_that_sleeps_for_ever_does_not_hold_the_others() {
         }
         // What the sleeper took of the budget for its batch stays its own: it may wake and step it.
         assert_eq!(frames, if delivery == Delivery::Sync { 800 } else { 720 });
-        assert!(begin.elapsed() < Duration::from_secs(10));
+        assert!(begin.elapsed() < Duration::from_secs(30));
         assert_eq!(collector.workers()[2], WorkerStatus::Abandoned);
         let begin = Instant::now();
         collector.shutdown();
-        assert!(begin.elapsed() < Duration::from_secs(5));
+        assert!(begin.elapsed() < Duration::from_secs(30));
         balance(&collector.stats()).unwrap();
+        gate.open();
     }
 }
 
@@ -205,8 +233,8 @@ fn x10_one_that_sleeps_for_ever_does_not_hold_the_others() {
 fn a_late_worker_stops_the_collection_by_default() {
     for delivery in BOTH {
         let delay = |row| if row == 1 { Duration::from_secs(3_600) } else { Duration::ZERO };
-        let builder = Slow::builder(delay).rows(2).workers(2).frames_per_batch(20).delivery(delivery);
-        let mut collector = builder.worker_deadline(Duration::from_millis(200)).build().unwrap();
+        let builder = delayed(delay).rows(2).workers(2).frames_per_batch(20).delivery(delivery);
+        let mut collector = builder.worker_deadline(LATE).build().unwrap();
         let error = collector.by_ref().find_map(Result::err).expect("it is late");
         assert!(matches!(error, Error::Worker { worker: 1, .. }), "{error}");
         assert!(collector.next().is_none());
@@ -217,8 +245,8 @@ fn a_late_worker_stops_the_collection_by_default() {
 fn h2_shutdown_keeps_one_deadline_from_every_state() {
     for delivery in BOTH {
         let build = |delay: Duration| {
-            let builder = Slow::builder(move |_| delay).rows(4).workers(4).frames_per_batch(40).delivery(delivery);
-            builder.worker_deadline(Duration::from_millis(400)).build().unwrap()
+            let builder = delayed(move |_| delay).rows(4).workers(4).frames_per_batch(40).delivery(delivery);
+            builder.worker_deadline(LATE).build().unwrap()
         };
         // Before the first batch, between two, and three times.
         let mut collector = build(Duration::ZERO);
@@ -229,12 +257,12 @@ fn h2_shutdown_keeps_one_deadline_from_every_state() {
         assert!(collector.next().is_none());
         closed(&collector);
         // While one sleeps.
-        let mut collector = build(Duration::from_secs(60));
+        let mut collector = build(Duration::from_secs(3_600));
         let begin = Instant::now();
         drop(collector.next());
         collector.shutdown();
         drop(collector);
-        assert!(begin.elapsed() < Duration::from_secs(5), "{:?}", begin.elapsed());
+        assert!(begin.elapsed() < Duration::from_secs(30), "{:?}", begin.elapsed());
     }
 }
 

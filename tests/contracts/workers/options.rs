@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-use crate::support::{Ending, Script, TagSim, tags};
+use crate::support::{Ending, Script, Tag, tags};
 use gleaner::{
     config::{Delivery, OnWorkerFault},
     prelude::{Collector, Executor, NetworkSpec, Overlap, Policy},
@@ -48,7 +48,7 @@ fn fd04_options_of_one_world_exclude_workers() {
     for (message, name) in messages.iter().zip(names) {
         assert!(message.contains(name), "{message}");
     }
-    let simulator = Collector::with_simulator(TagSim::new(&script(), 8)).rows(8).workers(2).build();
+    let simulator = Collector::with_simulator(Tag::simulator(&script(), 8)).rows(8).workers(2).build();
     let message = simulator.expect_err("one simulator").to_string();
     assert!(message.contains("with_simulator") && message.contains("workers"), "{message}");
     let spec = NetworkSpec::from_ron_str("(normalize: Some((clip: 10)))").unwrap();

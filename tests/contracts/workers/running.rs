@@ -1,29 +1,24 @@
 //! Collecting in the background: started, paused, watched and ended from outside, whatever steps the rows.
 
 use std::{
+    panic::{AssertUnwindSafe, catch_unwind},
     thread,
     time::{Duration, Instant},
 };
 
-use super::Slow;
-use crate::support::{Call, Fault, Faulty, Kind, balance};
-use gleaner::{
-    config::Delivery,
-    prelude::{CartPole, Collector, Error, Replay},
+use crate::support::{
+    Call, Fault, Faulty, Kind, Stepping, balance,
+    slow::{Gate, slow},
 };
+use gleaner::prelude::{CartPole, Collector, Error, Replay, Running};
 
 const SOON: Duration = Duration::from_secs(60);
-const KINDS: [(usize, Delivery); 3] = [(0, Delivery::Sync), (2, Delivery::Sync), (2, Delivery::Async)];
 
-fn collector(workers: usize, delivery: Delivery, total: Option<u64>) -> (Collector<CartPole>, Replay<CartPole>) {
+fn collector(stepping: Stepping, total: Option<u64>) -> (Collector<CartPole>, Replay<CartPole>) {
     let replay = Replay::new(4_000).unwrap();
     let builder = Collector::<CartPole>::builder().rows(4).frames_per_batch(40).replay(&replay);
-    let builder = if workers > 0 { builder.workers(workers).delivery(delivery) } else { builder };
-    let builder = match total {
-        Some(total) => builder.total_frames(total),
-        None => builder,
-    };
-    (builder.build().unwrap(), replay)
+    let builder = if let Some(total) = total { builder.total_frames(total) } else { builder };
+    (stepping.set(builder).build().unwrap(), replay)
 }
 
 #[test]
@@ -34,8 +29,8 @@ fn mc19_start_needs_a_buffer() {
 
 #[test]
 fn mc19_it_ends_by_the_exact_budget() {
-    for (workers, delivery) in KINDS {
-        let (collector, replay) = collector(workers, delivery, Some(3_010));
+    for stepping in Stepping::ALL {
+        let (collector, replay) = collector(stepping, Some(3_010));
         let mut running = collector.start().unwrap();
         running.wait_written(3_010, SOON).unwrap();
         let late = running.wait_written(3_011, SOON).unwrap_err();
@@ -49,9 +44,9 @@ fn mc19_it_ends_by_the_exact_budget() {
 }
 
 #[test]
-fn mc20_nothing_is_written_inside_a_pause() {
-    for (workers, delivery) in KINDS {
-        let (collector, replay) = collector(workers, delivery, None);
+fn o11_mc20_nothing_is_written_inside_a_pause_and_it_goes_on() {
+    for stepping in Stepping::ALL {
+        let (collector, replay) = collector(stepping, None);
         let mut running = collector.start().unwrap();
         running.wait_ready(SOON).unwrap();
         for _ in 0..2 {
@@ -72,13 +67,36 @@ fn mc20_nothing_is_written_inside_a_pause() {
     }
 }
 
+/// Fails, or panics, while it holds a pause.
+fn spoilt_pause(running: &mut Running<CartPole>, panics: bool) -> Result<(), Error> {
+    let mut paused = running.pause(SOON)?;
+    paused.with(SOON, |own| own.rollout().map(drop))?.expect_err("a buffer gets what it makes");
+    assert!(!panics, "boom 42");
+    paused.with(Duration::ZERO, |_| thread::sleep(Duration::from_millis(20)))
+}
+
+#[test]
+fn o11_an_error_inside_a_pause_lets_it_go_on() {
+    for stepping in Stepping::ALL {
+        let (collector, replay) = collector(stepping, None);
+        let mut running = collector.start().unwrap();
+        for panics in [false, true] {
+            let spoilt = catch_unwind(AssertUnwindSafe(|| spoilt_pause(&mut running, panics)));
+            assert!(matches!(spoilt, Err(_) | Ok(Err(Error::Timeout { .. }))), "{stepping:?}: {spoilt:?}");
+            running.wait_written(replay.write_count() + 200, SOON).unwrap();
+            assert!(running.is_running());
+        }
+        let collector = running.shutdown(SOON).unwrap();
+        balance(&collector.stats()).unwrap();
+    }
+}
+
 /// One that has failed, and nobody has looked.
-fn failed(workers: usize, delivery: Delivery) -> gleaner::prelude::Running<Faulty> {
+fn failed(stepping: Stepping) -> Running<Faulty> {
     let fault = Fault { call: Call::Step, kind: Kind::Panic, row: 2, episode: 1, step: 3 };
     let replay = Replay::new(4_000).unwrap();
     let builder = Faulty::builder(6, Some(fault)).rows(4).frames_per_batch(40).replay(&replay);
-    let builder = if workers > 0 { builder.workers(workers).delivery(delivery) } else { builder };
-    let running = builder.build().unwrap().start().unwrap();
+    let running = stepping.set(builder).build().unwrap().start().unwrap();
     while running.is_running() {
         thread::yield_now();
     }
@@ -87,20 +105,19 @@ fn failed(workers: usize, delivery: Delivery) -> gleaner::prelude::Running<Fault
 
 #[test]
 fn x2_what_stopped_it_reaches_who_waits_for_data() {
-    for (workers, delivery) in KINDS {
+    for stepping in Stepping::ALL {
         let fault = Fault { call: Call::Step, kind: Kind::Panic, row: 2, episode: 1, step: 3 };
         let replay = Replay::new(4_000).unwrap();
         let builder = Faulty::builder(6, Some(fault)).rows(4).frames_per_batch(40).replay(&replay);
-        let builder = if workers > 0 { builder.workers(workers).delivery(delivery) } else { builder };
-        let mut running = builder.build().unwrap().start().unwrap();
+        let mut running = stepping.set(builder).build().unwrap().start().unwrap();
         let begin = Instant::now();
         let error = running.wait_written(1 << 40, SOON).unwrap_err();
-        assert!(begin.elapsed() < Duration::from_secs(10));
+        assert!(begin.elapsed() < Duration::from_secs(30));
         assert!(matches!(error, Error::EnvPanic { row: 2, .. }), "{error}");
         assert!(!running.is_running());
         // It is told once.
         running.check().unwrap();
-        let mut other = failed(workers, delivery);
+        let mut other = failed(stepping);
         // A pause does not make it forgotten.
         assert!(other.pause(SOON).is_err());
         drop(other);
@@ -110,20 +127,22 @@ fn x2_what_stopped_it_reaches_who_waits_for_data() {
 
 #[test]
 fn h2_one_that_is_stuck_is_left_behind() {
-    let replay = Replay::new(100).unwrap();
-    let builder = Slow::builder(|_| Duration::from_secs(3_600)).rows(2).frames_per_batch(4).replay(&replay);
+    let (replay, gate) = (Replay::new(100).unwrap(), Gate::default());
+    let held = gate.clone();
+    let builder = slow(5, move |_, _, _| held.wait()).rows(2).frames_per_batch(4).replay(&replay);
     let running = builder.build().unwrap().start().unwrap();
-    thread::sleep(Duration::from_millis(50));
+    gate.wait_for(1);
     let begin = Instant::now();
     let error = running.shutdown(Duration::from_millis(100)).expect_err("it is stuck");
-    assert!(begin.elapsed() < Duration::from_secs(5));
+    assert!(begin.elapsed() < Duration::from_secs(30));
     assert!(matches!(error, Error::Timeout { .. }), "{error}");
+    gate.open();
 }
 
 #[test]
 fn it_can_be_iterated_and_started_again() {
-    for (workers, delivery) in KINDS {
-        let (mut own, replay) = collector(workers, delivery, None);
+    for stepping in Stepping::ALL {
+        let (mut own, replay) = collector(stepping, None);
         for _ in 0..2 {
             let mut running = own.start().unwrap();
             running.wait_written(replay.write_count() + 100, SOON).unwrap();
@@ -160,8 +179,8 @@ fn a_paused_collector_uses_no_cpu() {
         let stat = std::fs::read_to_string(format!("/proc/self/task/{thread}/schedstat")).unwrap_or_default();
         stat.split(' ').next().and_then(|ns| ns.parse().ok()).unwrap_or(0)
     };
-    for (workers, delivery) in KINDS {
-        let (collector, _replay) = collector(workers, delivery, None);
+    for stepping in Stepping::ALL {
+        let (collector, _replay) = collector(stepping, None);
         let mut running = collector.start().unwrap();
         running.wait_written(100, SOON).unwrap();
         let mut paused = running.pause(SOON).unwrap();

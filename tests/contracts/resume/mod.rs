@@ -1,12 +1,14 @@
 //! I7: a collection that is saved, loaded into a new collector and goes on is the one that was never interrupted, to the
 //! bit, wherever it is saved.
 
+mod draws;
+
 use std::sync::Arc;
 
 use gleaner::{
     components::ColumnSpec,
     config::{CollectorBuilder, TrajFormat},
-    env::{RowStepper, Stepper},
+    env::{RowStepper, Stepper, check_env},
     policy::{
         HeadSpec, Layer, Normalize,
         head::{Annealed, LogStd, Noise},
@@ -17,7 +19,7 @@ use gleaner::{
 };
 use proptest::prelude::*;
 
-use crate::support::{Ending, Script, Tag, TagSim, tags};
+use crate::support::{Ending, Script, Tag, tags};
 
 /// All that a batch says.
 fn told<T: Task>(batch: &Batch<T>, stats: &Stats) -> String {
@@ -220,7 +222,7 @@ proptest! {
         let between = Between { publish, reset, reseed };
         if simulator {
             let new = || {
-                let builder = Collector::with_simulator(TagSim::new(&script(), options.rows));
+                let builder = Collector::with_simulator(Tag::simulator(&script(), options.rows));
                 acting(configured(builder, &options), acts, options.rows).build().unwrap()
             };
             resumes(new, 6, between);
@@ -235,7 +237,7 @@ proptest! {
     }
 }
 
-/// Built-in environments go on within their episodes.
+/// Environments go on within their episodes.
 fn goes_on<E: Env + Default>(policy: impl Fn() -> Policy<E>) {
     let new = || Collector::<E>::builder().rows(5).frames_per_batch(5 * 30).policy(policy()).seed(8).build().unwrap();
     resumes(new, 5, Between::NOTHING);
@@ -245,15 +247,28 @@ fn goes_on<E: Env + Default>(policy: impl Fn() -> Policy<E>) {
 }
 
 #[test]
-fn i7_every_environment_goes_on() {
+fn i7_environments_with_and_without_masks_go_on() {
     goes_on::<CartPole>(Policy::random);
-    goes_on::<Acrobot>(Policy::random);
-    goes_on::<MountainCar>(Policy::random);
-    goes_on::<MountainCarContinuous>(Policy::random);
     goes_on::<Pendulum>(Policy::random);
-    goes_on::<GridWorld>(Policy::random);
-    goes_on::<Stacked<Pendulum, 3>>(Policy::random);
-    goes_on::<Stacked<GridWorld, 2>>(|| Policy::network(NetworkSpec::default()).backend(Backend::Cpu));
+    goes_on::<GridWorld>(|| Policy::network(NetworkSpec::default()).backend(Backend::Cpu));
+}
+
+/// What the collector asks of an environment: a codec, by which new instances go on as the old ones.
+fn can_go_on<E: Env + Default>() {
+    assert!(E::STATE.is_some(), "{}", std::any::type_name::<E>());
+    check_env::<E>().unwrap();
+}
+
+#[test]
+fn i7_every_environment_brings_its_state() {
+    can_go_on::<Acrobot>();
+    can_go_on::<CartPole>();
+    can_go_on::<GridWorld>();
+    can_go_on::<MountainCar>();
+    can_go_on::<MountainCarContinuous>();
+    can_go_on::<Pendulum>();
+    can_go_on::<Stacked<Pendulum, 3>>();
+    can_go_on::<Stacked<GridWorld, 2>>();
 }
 
 /// G1: an annealed epsilon goes on where it was, and the run ends where it was to end.

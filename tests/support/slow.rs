@@ -6,7 +6,7 @@ use std::{
         atomic::{AtomicU64, Ordering::Relaxed},
     },
     thread::sleep,
-    time::Duration,
+    time::{Duration, Instant},
 };
 
 use bevy_ecs::prelude::Component;
@@ -102,5 +102,14 @@ impl Gate {
     /// Threads that came to the gate.
     pub fn came(&self) -> u64 {
         self.1.load(Relaxed)
+    }
+
+    /// Waits until `threads` have come. Panics after a minute without them.
+    pub fn wait_for(&self, threads: u64) {
+        let deadline = Instant::now() + Duration::from_secs(60);
+        while self.came() < threads {
+            assert!(Instant::now() < deadline, "{} of {threads} came to the gate", self.came());
+            sleep(Duration::from_millis(1));
+        }
     }
 }
