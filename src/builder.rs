@@ -114,7 +114,7 @@ impl<T: Task, S: Stepper<T> + 'static> CollectorBuilder<T, S> {
     }
 
     /// Sets all options at once. What they ask for is not known before the program runs: the task is compiled for workers,
-    /// a pool and lanes, which takes about twice as long as without.
+    /// a pool, lanes and episodes of one version, which takes about 1.6 times as long as without.
     #[must_use]
     pub fn config(mut self, config: CollectorConfig) -> Self {
         self.config = config;
