@@ -11,6 +11,7 @@ use crate::support::{
     slow::{Slow, slow},
     tags,
 };
+use bevy_tasks::ComputeTaskPool;
 use gleaner::{
     components::Masks,
     config::CollectorBuilder,
@@ -191,8 +192,11 @@ fn overlaps(overlap: Overlap) -> [usize; 2] {
 fn one_lane_steps_while_the_policy_acts_for_the_other() {
     let _turn = alone();
     assert_eq!(overlaps(Overlap::None), [0, 0]);
-    let count = overlaps(Overlap::Two);
-    assert!(count.iter().all(|steps| *steps >= ENOUGH), "only {count:?} steps overlapped");
+    // On a machine with one core, one thread does both.
+    if ComputeTaskPool::get().thread_num() > 1 {
+        let count = overlaps(Overlap::Two);
+        assert!(count.iter().all(|steps| *steps >= ENOUGH), "only {count:?} steps overlapped");
+    }
 }
 
 #[test]

@@ -68,11 +68,12 @@ fn o11_mc20_nothing_is_written_inside_a_pause_and_it_goes_on() {
 }
 
 /// Fails, or panics, while it holds a pause.
-fn spoilt_pause(running: &mut Running<CartPole>, panics: bool) -> Result<(), Error> {
+fn spoilt_pause(running: &mut Running<CartPole>, gate: &Gate, panics: bool) -> Result<(), Error> {
     let mut paused = running.pause(SOON)?;
     paused.with(SOON, |own| own.rollout().map(drop))?.expect_err("a buffer gets what it makes");
     assert!(!panics, "boom 42");
-    paused.with(Duration::ZERO, |_| thread::sleep(Duration::from_millis(20)))
+    let held = gate.clone();
+    paused.with(Duration::ZERO, move |_| held.wait())
 }
 
 #[test]
@@ -81,7 +82,9 @@ fn o11_an_error_inside_a_pause_lets_it_go_on() {
         let (collector, replay) = collector(stepping, None);
         let mut running = collector.start().unwrap();
         for panics in [false, true] {
-            let spoilt = catch_unwind(AssertUnwindSafe(|| spoilt_pause(&mut running, panics)));
+            let gate = Gate::default();
+            let spoilt = catch_unwind(AssertUnwindSafe(|| spoilt_pause(&mut running, &gate, panics)));
+            gate.open();
             assert!(matches!(spoilt, Err(_) | Ok(Err(Error::Timeout { .. }))), "{stepping:?}: {spoilt:?}");
             running.wait_written(replay.write_count() + 200, SOON).unwrap();
             assert!(running.is_running());
