@@ -17,10 +17,10 @@ fn policy<T: Task>(server: Option<&InferenceServer>) -> Policy<T> {
 fn run<E: Env + Default>(seed: u64, workers: usize, policy: Policy<E>) -> Vec<String> {
     let builder = Collector::<E>::builder().rows(6).frames_per_batch(120).total_frames(1_200).seed(seed);
     let builder = builder.record_distribution(true).workers(workers);
-    let mut collector = builder.policy(policy).build().unwrap();
+    let collector = builder.policy(policy).build().unwrap();
     let weights = collector.weights().unwrap();
     let mut batches = Vec::new();
-    while let Some(batch) = collector.next() {
+    for batch in collector {
         let batch = batch.unwrap();
         let values = batch.bootstrap_values().unwrap();
         let acted = (batch.actions(), batch.log_probs(), batch.values(), batch.versions(), values);
@@ -74,8 +74,7 @@ fn masks_go_along() {
 #[test]
 fn what_remembers_is_not_served() {
     let server = InferenceServer::new(ServerConfig::default()).unwrap();
-    let mut spec = NetworkSpec::default();
-    spec.trunk = vec![gleaner::policy::Layer::Gru(8)];
+    let spec = NetworkSpec { trunk: vec![gleaner::policy::Layer::Gru(8)], ..NetworkSpec::default() };
     let builder = Collector::<CartPole>::builder().policy(Policy::network(spec).served_by(&server));
     let error = builder.build().unwrap_err().to_string();
     assert!(error.contains("served_by") && error.contains("remembers"), "{error}");

@@ -287,10 +287,10 @@ fn run_files_choose_how_a_device_is_opened() {
 fn is09_several_collectors_share_a_device() {
     let run = |seed, policy: Policy<CartPole>| {
         let builder = Collector::<CartPole>::builder().rows(16).frames_per_batch(160).total_frames(800).seed(seed);
-        let mut collector = builder.policy(policy).build().unwrap();
+        let collector = builder.policy(policy).build().unwrap();
         let weights = collector.weights().unwrap();
         let mut batches = Vec::new();
-        while let Some(batch) = collector.next() {
+        for batch in collector {
             batches.push(batch.unwrap());
             weights.publish(sharpen(&weights.latest().1, 1.5)).unwrap();
         }
