@@ -155,7 +155,7 @@ pub struct CollectorConfig {
     /// `overlap`, `reset_at_each_iter`, `set_truncated` and `record_states`. Default: no.
     pub async_batched: Option<AsyncBatched>,
     /// Fewest rows that a thread is given to step; below twice this many one thread steps all. Default: 16,384, worth
-    /// waking a thread for environments of a few ns, or 2,048 where threads are awake because a network's rows are spread
+    /// waking a thread for environments of a few ns, or 2,048 where threads are awake because a policy's rows are spread
     /// over them; an environment of 10 µs is worth it from 4 rows on.
     pub step_rows_per_thread: Option<usize>,
     /// Fewest rows that a thread is given to infer. Default: 512, worth a thread for a network of 64 × 64.

@@ -9,7 +9,6 @@ use bevy_ecs::prelude::*;
 
 use super::{
     ahead::Ahead,
-    backend::Backend,
     cpu::CpuNetwork,
     evaluate::Evaluator,
     former::ByEpisode,
@@ -272,7 +271,7 @@ impl<T: Task> NetworkActor<T> {
         plan.head.check(exploration)?;
         let weights = Arc::new(policy.initial_weights(&plan)?);
         let running = policy.running_norm(plan.inputs)?;
-        let (first, backend) = policy.site.open(&plan, rows)?;
+        let (first, site, backend) = policy.site.open(&plan, rows)?;
         let packer = first.packer();
         let packed = packer.pack(&weights)?;
         let mut networks = vec![first];
@@ -282,10 +281,6 @@ impl<T: Task> NetworkActor<T> {
             }
         }
         let normalizer = running.as_ref().map(RunningNorm::snapshot);
-        let mut site = policy.site.alone();
-        if policy.site.server.is_none() {
-            site.backend = if backend == "cpu" { Backend::Cpu } else { Backend::Gpu };
-        }
         let mut actor = Self {
             exploration,
             evaluator: Evaluator::new(plan.clone(), site, weights.clone(), normalizer.clone()),

@@ -70,12 +70,8 @@ impl Site {
         Self { server: None, ..self.clone() }
     }
 
-    /// Opens a network for `rows` rows on the backend that the rule chooses; returns what it runs on, in words.
-    pub fn open(&self, plan: &Plan, rows: usize) -> Result<(Box<dyn Network>, String), Error> {
-        if let Some(server) = &self.server {
-            let network = ServedNetwork::new(server.clone(), self.alone(), plan.clone())?;
-            return Ok((Box::new(network), "an inference server".into()));
-        }
+    /// The same with the backend that the rule chooses for `rows` rows and without a server, and what it is in words.
+    fn resolved(&self, plan: &Plan, rows: usize) -> Result<(Self, String), Error> {
         #[cfg(feature = "gpu")]
         {
             // Looked for only where the answer matters: it costs the start of a driver.
@@ -84,14 +80,31 @@ impl Site {
             if self.backend.resolve(hardware, rows, plan.operations()) == Backend::Gpu {
                 let gpu = self.device.clone().map_or_else(Gpu::shared, Ok)?;
                 let name = gpu.adapter().to_string();
-                return Ok((Box::new(super::gpu::GpuNetwork::new(gpu, plan.clone())?), name));
+                return Ok((Self { backend: Backend::Gpu, device: Some(gpu), server: None }, name));
             }
         }
         #[cfg(not(feature = "gpu"))]
         if self.backend.resolve(false, rows, plan.operations()) == Backend::Gpu {
             return Err(Error::Gpu("gleaner was built without its feature `gpu`".into()));
         }
-        Ok((Box::new(CpuNetwork::new(plan.clone())), "cpu".into()))
+        Ok((Self { backend: Backend::Cpu, ..self.alone() }, "cpu".into()))
+    }
+
+    /// Opens a network for `rows` rows on the backend that the rule chooses; returns also the place by itself, and in words.
+    pub fn open(&self, plan: &Plan, rows: usize) -> Result<(Box<dyn Network>, Self, String), Error> {
+        let (site, name) = self.resolved(plan, rows)?;
+        let Some(server) = &self.server else { return Ok((site.network(plan)?, site, name)) };
+        let network = ServedNetwork::new(server.clone(), site.clone(), plan.clone())?;
+        Ok((Box::new(network), site, format!("{name}, by an inference server")))
+    }
+
+    /// Opens a network where [`open`](Self::open) has found a place.
+    pub fn network(&self, plan: &Plan) -> Result<Box<dyn Network>, Error> {
+        #[cfg(feature = "gpu")]
+        if let Some(gpu) = self.device.as_ref().filter(|_| self.backend == Backend::Gpu) {
+            return Ok(Box::new(super::gpu::GpuNetwork::new(gpu.clone(), plan.clone())?));
+        }
+        Ok(Box::new(CpuNetwork::new(plan.clone())))
     }
 }
 

@@ -1,7 +1,7 @@
 //! A network that an [`InferenceServer`] runs, together with others that act by the same weights.
 
 use std::{
-    collections::HashMap,
+    panic::{AssertUnwindSafe, catch_unwind},
     sync::{
         Arc, Condvar, Mutex, MutexGuard, PoisonError,
         atomic::{AtomicUsize, Ordering::Relaxed},
@@ -18,7 +18,7 @@ use super::{
 };
 use crate::{
     components::{ActionKey, Episode, EpisodeStep, Masks, Weights},
-    error::Error,
+    error::{Error, panic_message},
 };
 
 /// Copies of what [`Forward`] and [`Outcome`] lend.
@@ -118,24 +118,23 @@ impl Call {
     }
 }
 
+type Answer = Result<Box<Call>, Error>;
+
 /// A call on its way.
 struct Request {
-    ticket: u64,
     since: Instant,
     call: Box<Call>,
-    /// What went wrong with its batch.
-    failed: Option<String>,
+    answer: Arc<Mutex<Option<Answer>>>,
 }
 
-#[derive(Default)]
 struct Queue {
-    tickets: u64,
+    /// Taken by who runs a batch.
+    network: Option<Box<dyn Network>>,
     waiting: Vec<Request>,
-    /// Whether one of those that asked runs a batch.
-    busy: bool,
-    answered: HashMap<u64, Request>,
     /// Room for a batch.
     batch: Vec<Request>,
+    /// Whether a batch went wrong: who comes anew finds another group.
+    failed: bool,
 }
 
 /// Those that act by the same weights: of them one at a time runs a batch for all that wait.
@@ -143,62 +142,73 @@ pub(super) struct Group {
     site: Site,
     plan: Plan,
     weights: Weights,
-    network: Mutex<Box<dyn Network>>,
     queue: Mutex<Queue>,
     changed: Condvar,
     /// Networks that act by it.
     members: AtomicUsize,
 }
 
+fn lock<V>(mutex: &Mutex<V>) -> MutexGuard<'_, V> {
+    // Whole values only are put there.
+    mutex.lock().unwrap_or_else(PoisonError::into_inner)
+}
+
+/// The same error for another caller: what callers tell apart as it is, else its words.
+fn copied(error: &Error) -> Error {
+    match error {
+        Error::DeviceLost { dispatch, reason } => Error::DeviceLost { dispatch: *dispatch, reason: reason.clone() },
+        Error::Timeout { what, deadline } => Error::Timeout { what, deadline: *deadline },
+        other => Error::State { call: "forward", problem: other.to_string() },
+    }
+}
+
 impl Group {
     pub(super) fn new(site: Site, plan: Plan, weights: Weights, network: Box<dyn Network>) -> Self {
-        let (network, queue) = (Mutex::new(network), Mutex::default());
-        Self { site, plan, weights, network, queue, changed: Condvar::new(), members: AtomicUsize::new(0) }
+        let queue = Queue { network: Some(network), waiting: Vec::new(), batch: Vec::new(), failed: false };
+        let (queue, members) = (Mutex::new(queue), AtomicUsize::new(0));
+        Self { site, plan, weights, queue, changed: Condvar::new(), members }
     }
 
     pub(super) fn is_of(&self, site: &Site, plan: &Plan, weights: &Weights) -> bool {
-        self.site.is(site) && self.plan == *plan && self.weights == *weights
+        self.site.is(site) && self.plan == *plan && !lock(&self.queue).failed && self.weights == *weights
     }
 
-    fn lock(&self) -> MutexGuard<'_, Queue> {
-        self.queue.lock().unwrap_or_else(PoisonError::into_inner)
-    }
-
-    /// Has the call answered, by whoever runs its batch.
-    fn serve(&self, server: &InferenceServer, call: Box<Call>) -> Result<Box<Call>, Error> {
+    /// Has the call answered, by whoever runs its batch. After a time-out nobody looks at `answer` any more.
+    fn serve(&self, server: &InferenceServer, call: Box<Call>, answer: &Arc<Mutex<Option<Answer>>>) -> Answer {
         let config = server.config();
         let since = Instant::now();
-        let mut queue = self.lock();
-        queue.tickets += 1;
-        let ticket = queue.tickets;
-        queue.waiting.push(Request { ticket, since, call, failed: None });
+        let mut queue = lock(&self.queue);
+        queue.waiting.push(Request { since, call, answer: answer.clone() });
         // It may be the one that another waits for.
         self.changed.notify_all();
         loop {
-            if let Some(request) = queue.answered.remove(&ticket) {
-                let failed = request.failed.map(|problem| Error::State { call: "forward", problem });
-                return failed.map_or(Ok(request.call), Err);
+            if let Some(answer) = lock(answer).take() {
+                return answer;
             }
             let rows: usize = queue.waiting.iter().map(|request| request.call.rows()).sum();
             let oldest = queue.waiting.iter().map(|request| request.since.elapsed()).max().unwrap_or_default();
             let enough =
                 rows >= config.min_rows || queue.waiting.len() >= self.members.load(Relaxed) || oldest >= config.window;
-            if !queue.busy && enough {
-                queue = self.run_batch(server, queue);
+            if enough && let Some(network) = queue.network.take() {
+                queue = self.run_batch(server, queue, network);
                 continue;
             }
             let Some(left) = config.deadline.checked_sub(since.elapsed()) else {
-                queue.waiting.retain(|request| request.ticket != ticket);
+                queue.waiting.retain(|request| !Arc::ptr_eq(&request.answer, answer));
                 return Err(Error::Timeout { what: "an inference server's answer", deadline: config.deadline });
             };
-            let patience = if queue.busy { left } else { left.min(config.window - oldest) };
+            let patience = if queue.network.is_none() { left } else { left.min(config.window - oldest) };
             queue = self.changed.wait_timeout(queue, patience).unwrap_or_else(PoisonError::into_inner).0;
         }
     }
 
     /// Runs what waits and goes with the oldest call, without the lock.
-    fn run_batch<'a>(&'a self, server: &InferenceServer, mut queue: MutexGuard<'a, Queue>) -> MutexGuard<'a, Queue> {
-        queue.busy = true;
+    fn run_batch<'a>(
+        &'a self,
+        server: &InferenceServer,
+        mut queue: MutexGuard<'a, Queue>,
+        mut network: Box<dyn Network>,
+    ) -> MutexGuard<'a, Queue> {
         let mut batch = std::mem::take(&mut queue.batch);
         let (mut rows, mut i) = (0, 0);
         while let Some(request) = queue.waiting.get(i) {
@@ -213,29 +223,32 @@ impl Group {
         }
         drop(queue);
         let begin = Instant::now();
-        let done = self.run(&mut batch);
+        // It panics in no case of ours; if it did, nobody shall wait for it.
+        let caught = catch_unwind(AssertUnwindSafe(|| run(&mut *network, &mut batch)));
+        let panicked = |payload| Err(Error::State { call: "forward", problem: panic_message(payload) });
+        let done = caught.unwrap_or_else(panicked);
         let waited = batch.iter().map(|request| begin.duration_since(request.since));
         server.note(waited, rows, begin.elapsed());
-        let failed = done.err().map(|error| error.to_string());
-        let mut queue = self.lock();
-        queue.busy = false;
-        for request in batch.drain(..) {
-            queue.answered.insert(request.ticket, Request { failed: failed.clone(), ..request });
+        let mut queue = lock(&self.queue);
+        queue.network = Some(network);
+        queue.failed |= done.is_err();
+        for Request { call, answer, .. } in batch.drain(..) {
+            let answered = done.as_ref().map_err(copied).map(|()| call);
+            *lock(&answer) = Some(answered);
         }
         queue.batch = batch;
         self.changed.notify_all();
         queue
     }
+}
 
-    fn run(&self, batch: &mut [Request]) -> Result<(), Error> {
-        let Some((first, others)) = batch.split_first_mut() else { return Ok(()) };
-        others.iter().for_each(|other| first.call.append(&other.call));
-        let mut network = self.network.lock().unwrap_or_else(PoisonError::into_inner);
-        let done = first.call.run(&mut **network);
-        drop(network);
-        others.iter_mut().rev().for_each(|other| first.call.split_off(&mut other.call));
-        done
-    }
+/// Runs a batch through the network.
+fn run(network: &mut dyn Network, batch: &mut [Request]) -> Result<(), Error> {
+    let Some((first, others)) = batch.split_first_mut() else { return Ok(()) };
+    others.iter().for_each(|other| first.call.append(&other.call));
+    let done = first.call.run(network);
+    others.iter_mut().rev().for_each(|other| first.call.split_off(&mut other.call));
+    done
 }
 
 /// A seat in a group.
@@ -252,7 +265,7 @@ impl Drop for Member {
     fn drop(&mut self) {
         self.0.members.fetch_sub(1, Relaxed);
         // The others need not wait for it.
-        drop(self.0.lock());
+        drop(lock(&self.0.queue));
         self.0.changed.notify_all();
     }
 }
@@ -260,9 +273,12 @@ impl Drop for Member {
 /// Asks a server in place of running by itself.
 pub(super) struct ServedNetwork {
     packer: ServedPacker,
+    group: Option<Arc<Group>>,
+    /// From its first call on: who never asks is not waited for.
     member: Option<Member>,
     /// Room for a call, between two of them.
     call: Option<Box<Call>>,
+    answer: Arc<Mutex<Option<Answer>>>,
 }
 
 impl ServedNetwork {
@@ -272,7 +288,8 @@ impl ServedNetwork {
             let reason = "what a row remembers stays with its collector; serve networks without memory".into();
             return Err(Error::Conflict { first: "served_by", second: "network", reason });
         }
-        Ok(Self { packer: ServedPacker { server, site, plan }, member: None, call: None })
+        let packer = ServedPacker { server, site, plan };
+        Ok(Self { packer, group: None, member: None, call: None, answer: Arc::default() })
     }
 }
 
@@ -300,20 +317,24 @@ impl Network for ServedNetwork {
             let problem = "the weights are packed for another network; legal: the same server's".into();
             return Err(Error::State { call: "adopt", problem });
         };
-        self.member = Some(Member::of(group));
+        (self.group, self.member) = (Some(group), None);
         Ok(())
     }
 
     fn forward(&mut self, input: &Forward<'_>, out: &mut Outcome<'_>) -> Result<(), Error> {
         call::check(&self.packer.plan, input, out)?;
-        let Some(Member(group)) = &self.member else {
+        let Some(group) = &self.group else {
             return Err(Error::State { call: "forward", problem: "no weights; legal: after load".into() });
         };
-        // Others' calls go with this one whatever frames it counts, unless an epsilon depends on them.
-        let frames = if self.packer.plan.head.anneals() { input.frames } else { 0 };
+        if input.keys.is_empty() {
+            return Ok(());
+        }
+        self.member.get_or_insert_with(|| Member::of(group.clone()));
         let mut call = self.call.take().unwrap_or_default();
-        call.set(input, out, frames);
-        let call = group.serve(&self.packer.server, call)?;
+        call.set(input, out, self.packer.plan.head.counted(input.frames));
+        let answered = group.serve(&self.packer.server, call, &self.answer);
+        // What comes after a time-out is for nobody.
+        let call = answered.inspect_err(|_| self.answer = Arc::default())?;
         out.params.copy_from_slice(&call.params);
         out.actions.copy_from_slice(&call.actions);
         out.log_probs.copy_from_slice(&call.log_probs);

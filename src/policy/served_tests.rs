@@ -12,10 +12,12 @@ use crate::env::CartPole;
 use crate::policy::{NetworkSpec, Policy, plan::Activation, server::ServerConfig};
 
 /// A network that fails, or takes its time, and counts its calls.
+#[derive(Clone, Default)]
 struct Fake {
     calls: Arc<AtomicUsize>,
     time: Duration,
     fails: bool,
+    panics: bool,
 }
 
 impl Network for Fake {
@@ -30,8 +32,9 @@ impl Network for Fake {
     fn forward(&mut self, input: &Forward<'_>, out: &mut Outcome<'_>) -> Result<(), Error> {
         self.calls.fetch_add(1, Relaxed);
         thread::sleep(self.time);
+        assert!(!self.panics, "a bad kernel");
         if self.fails {
-            return Err(Error::State { call: "forward", problem: "the device is lost".into() });
+            return Err(Error::DeviceLost { dispatch: 7, reason: "it is gone".into() });
         }
         for (value, step) in out.values.iter_mut().zip(input.steps) {
             *value = step.0 as f32;
@@ -62,7 +65,12 @@ fn ask(
         network
     };
     let networks: Vec<_> = (0..members).map(|_| member()).collect();
+    // Who has the weights and never asks is not waited for.
+    let _idle = member();
+    // All have asked once before any asks again: then they are waited for.
+    let asked = std::sync::Barrier::new(members);
     let asking = |(member, mut network): (usize, ServedNetwork)| {
+        let asked = &asked;
         move || {
             let plan = plan();
             for call in 0..calls {
@@ -86,6 +94,9 @@ fn ask(
                     values: &mut values,
                 };
                 network.forward(&input, &mut out)?;
+                if call == 0 && members == 4 {
+                    asked.wait();
+                }
                 let own: Vec<_> = steps.iter().map(|step| step.0 as f32).collect();
                 assert_eq!(values, own, "each gets its own rows back");
             }
@@ -102,8 +113,9 @@ fn ask(
 #[test]
 fn all_who_wait_are_one_batch() {
     let calls = Arc::<AtomicUsize>::default();
-    let fake = Fake { calls: calls.clone(), time: Duration::ZERO, fails: false };
-    let config = ServerConfig { min_rows: 1_000, window: Duration::from_secs(50), ..ServerConfig::default() };
+    let fake = Fake { calls: calls.clone(), ..Fake::default() };
+    // Once: for those who have asked and wait for the others to have asked.
+    let config = ServerConfig { min_rows: 1_000, window: Duration::from_secs(1), ..ServerConfig::default() };
     let (server, done) = ask(config, fake, 4, 25, 3);
     assert!(done.iter().all(Result::is_ok));
     // None goes on before all have asked; who is through is not waited for.
@@ -118,7 +130,7 @@ fn all_who_wait_are_one_batch() {
 #[test]
 fn a_batch_has_as_many_rows_as_it_may() {
     let calls = Arc::<AtomicUsize>::default();
-    let fake = Fake { calls: calls.clone(), time: Duration::from_millis(5), fails: false };
+    let fake = Fake { calls: calls.clone(), time: Duration::from_millis(5), ..Fake::default() };
     let config = ServerConfig { max_rows: 6, ..ServerConfig::default() };
     let (server, done) = ask(config, fake, 5, 4, 3);
     assert!(done.iter().all(Result::is_ok));
@@ -129,20 +141,40 @@ fn a_batch_has_as_many_rows_as_it_may() {
 
 #[test]
 fn is02_an_error_reaches_all_of_the_batch() {
-    let fake = Fake { calls: Arc::default(), time: Duration::ZERO, fails: true };
     let config = ServerConfig { min_rows: 1_000, window: Duration::from_secs(50), ..ServerConfig::default() };
-    let (_, done) = ask(config, fake, 3, 1, 2);
+    let (_, done) = ask(config, Fake { fails: true, ..Fake::default() }, 3, 1, 2);
+    assert!(done.iter().all(|result| matches!(result, Err(Error::DeviceLost { dispatch: 7, .. }))), "{done:?}");
+    let (_, done) = ask(config, Fake { panics: true, ..Fake::default() }, 3, 1, 2);
     for result in done {
-        assert!(result.unwrap_err().to_string().contains("the device is lost"));
+        assert!(result.unwrap_err().to_string().contains("a bad kernel"));
     }
 }
 
 #[test]
+fn a_group_that_failed_is_not_joined() {
+    let fake = Fake { fails: true, ..Fake::default() };
+    let group = Arc::new(Group::new(Site::default(), plan(), Weights::new(), Box::new(fake)));
+    assert!(group.is_of(&Site::default(), &plan(), &Weights::new()));
+    let server = InferenceServer::new(ServerConfig::default()).unwrap();
+    assert!(group.serve(&server, Box::default(), &Arc::default()).is_err());
+    assert!(!group.is_of(&Site::default(), &plan(), &Weights::new()));
+}
+
+#[test]
+fn q_networks_go_together_once_epsilon_stands_still() {
+    use crate::policy::head::{Annealed, Head};
+    let q = |from, frames| Head::Q { n: 2, epsilon: Annealed { from, to: 0.1, frames } };
+    assert_eq!([q(1.0, 100).counted(7), q(1.0, 100).counted(500), q(0.1, 100).counted(7)], [7, 100, 0]);
+    let both = Head::Fields { heads: vec![("a".into(), q(1.0, 100)), ("b".into(), q(1.0, 300))] };
+    assert_eq!([both.counted(200), both.counted(900)], [200, 300]);
+}
+
+#[test]
 fn is03_nobody_waits_for_ever() {
-    let fake = Fake { calls: Arc::default(), time: Duration::from_millis(400), fails: false };
+    let fake = Fake { time: Duration::from_millis(400), ..Fake::default() };
     let (window, deadline) = (Duration::from_millis(1), Duration::from_millis(200));
     let (_, done) = ask(ServerConfig { window, deadline, ..ServerConfig::default() }, fake, 2, 1, 1);
-    // The one that runs the batch gets its answer.
+    // The one that runs the batch gets its answer; what comes for the other later is kept nowhere.
     let failed: Vec<_> = done.into_iter().filter_map(Result::err).map(|error| error.to_string()).collect();
     assert!(failed.len() <= 1 && failed.iter().all(|error| error.contains("200ms")), "{failed:?}");
 }

@@ -9,11 +9,7 @@ use std::{
 
 use serde::{Deserialize, Serialize};
 
-use super::{
-    backend::Site,
-    plan::{Network, Plan},
-    served::Group,
-};
+use super::{backend::Site, plan::Plan, served::Group};
 use crate::{components::Weights, error::Error};
 
 /// How requests are put together.
@@ -77,6 +73,13 @@ struct Measured {
     forward: VecDeque<f32>,
 }
 
+impl Measured {
+    fn stats(&self) -> ServerStats {
+        let (queue_ms, forward_ms) = (percentiles(&self.queue), percentiles(&self.forward));
+        ServerStats { queue_ms, forward_ms, ..self.stats }
+    }
+}
+
 /// Times that percentiles are of.
 const NEWEST: usize = 1_024;
 
@@ -97,9 +100,11 @@ fn percentiles(times: &VecDeque<f32>) -> [f32; 2] {
 /// Lets networks of several collectors act together: what rows of any of them need at a time goes through the network as
 /// one batch, a single dispatch on a GPU. A policy is served by [`Policy::served_by`](crate::policy::Policy::served_by).
 ///
-/// It has no thread of its own: of those that wait one runs the batch for all. Requests are put together that have the same
-/// network, weights and exploration (and epsilon, of Q-networks); so each collector acts by the set that it has adopted, and
-/// the data have the same bits as without a server. Not for networks that remember (recurrent layers, noise that goes on).
+/// It has no thread of its own: of those that wait one runs the batch for all, on one thread whatever `threads` says, and
+/// the next batch of the same weights waits for it. Requests are put together that have the same network, backend, weights
+/// and exploration (of Q-networks while epsilon changes also the same count of frames); so each collector acts by the set
+/// that it has adopted, and the data have the same bits as without a server. Each set has a network of its own, opened when
+/// the first collector adopts it. Not for networks that remember (recurrent layers, noise that goes on).
 ///
 /// ```
 /// use gleaner::{policy::{InferenceServer, ServerConfig}, prelude::*};
@@ -146,16 +151,12 @@ impl InferenceServer {
 
     /// The counters.
     pub fn stats(&self) -> ServerStats {
-        let measured = lock(&self.0.measured);
-        let (queue_ms, forward_ms) = (percentiles(&measured.queue), percentiles(&measured.forward));
-        ServerStats { queue_ms, forward_ms, ..measured.stats }
+        lock(&self.0.measured).stats()
     }
 
     /// The counters, which begin anew.
     pub fn take_stats(&self) -> ServerStats {
-        let stats = self.stats();
-        *lock(&self.0.measured) = Measured::default();
-        stats
+        std::mem::take(&mut *lock(&self.0.measured)).stats()
     }
 
     /// Counts a batch.
@@ -172,15 +173,19 @@ impl InferenceServer {
 
     /// Those that act by these weights together.
     pub(super) fn group(&self, site: &Site, plan: &Plan, weights: &Weights) -> Result<Arc<Group>, Error> {
-        let mut groups = lock(&self.0.groups);
-        groups.retain(|group| group.strong_count() > 0);
-        let is_of = |group: &Arc<Group>| group.is_of(site, plan, weights);
-        if let Some(group) = groups.iter().filter_map(Weak::upgrade).find(is_of) {
+        let find = |groups: &[Weak<Group>]| {
+            groups.iter().filter_map(Weak::upgrade).find(|group| group.is_of(site, plan, weights))
+        };
+        if let Some(group) = find(&lock(&self.0.groups)) {
             return Ok(group);
         }
-        let mut network: Box<dyn Network> = site.open(plan, self.0.config.max_rows)?.0;
+        // Without the lock: opening takes its time.
+        let mut network = site.network(plan)?;
         network.load(weights)?;
-        let group = Arc::new(Group::new(site.clone(), plan.clone(), weights.clone(), network));
+        let made = Arc::new(Group::new(site.clone(), plan.clone(), weights.clone(), network));
+        let mut groups = lock(&self.0.groups);
+        groups.retain(|group| group.strong_count() > 0);
+        let group = find(&groups).unwrap_or(made);
         groups.push(Arc::downgrade(&group));
         Ok(group)
     }

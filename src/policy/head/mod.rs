@@ -88,12 +88,12 @@ pub enum Head {
 }
 
 impl Head {
-    /// Whether what it does depends on the frames that the policy acted for.
-    pub fn anneals(&self) -> bool {
+    /// The frames that the policy acted for, as far as anything depends on them: up to the end of all annealing.
+    pub fn counted(&self, frames: u64) -> u64 {
         match self {
-            Self::Q { .. } => true,
-            Self::Fields { heads } => heads.iter().any(|(_, head)| head.anneals()),
-            _ => false,
+            Self::Q { epsilon, .. } if epsilon.from != epsilon.to => frames.min(epsilon.frames),
+            Self::Fields { heads } => heads.iter().map(|(_, head)| head.counted(frames)).max().unwrap_or(0),
+            _ => 0,
         }
     }
 
