@@ -2,17 +2,32 @@ use std::sync::atomic::{AtomicUsize, Ordering::Relaxed};
 
 use super::*;
 use crate::{
-    env::Pendulum,
     policy::{
         Backend, Exploration, InferenceServer, NetworkSpec, Policy, ServerConfig,
+        actor::Duty,
         packing::{Packer, Packing},
         plan::Activation,
     },
-    prelude::{Collector, Rows as Which},
+    space::Space,
 };
 
+struct Toy;
+
+impl Task for Toy {
+    type Observation = [f32; 3];
+    type Action = i32;
+    type Mask = ();
+
+    fn observation_space() -> Space {
+        Space::unbounded(3)
+    }
+
+    fn action_space() -> Space {
+        Space::discrete(2)
+    }
+}
+
 const ROWS: usize = 4;
-const TICKS: usize = 10;
 
 /// Counts what it has packed by another.
 struct Counted {
@@ -32,71 +47,91 @@ impl Packer for Counted {
     }
 }
 
-/// A collector, all of whose episodes began under version 0 and go on under 1, and its packings from now on. The weights of
-/// version 1 are zeros.
-fn old_and_new(server: Option<&InferenceServer>, can_repeat: bool) -> (Collector<Pendulum>, Arc<AtomicUsize>) {
+/// A policy, all of whose rows began under version 0 and go on under it while 1 is the newest, whose weights are zeros; and
+/// its packings from now on.
+fn old_and_new(server: Option<&InferenceServer>, can_repeat: bool) -> (Actor<Toy>, Arc<AtomicUsize>) {
     let policy = Policy::network(NetworkSpec::mlp(&[8], Activation::Tanh)).backend(Backend::Cpu);
     let policy = server.map_or(policy.clone(), |server| policy.served_by(server));
-    let builder = Collector::<Pendulum>::builder().rows(ROWS).frames_per_batch(ROWS * TICKS).policy(policy);
-    let builder = builder.exploration(Exploration::Mode).one_version_per_trajectory(true);
-    let mut collector = builder.build().unwrap();
-    take(&mut collector);
-    let handle = collector.weights().unwrap();
-    let mut zeros = (*handle.latest().1).clone();
+    let duty = Duty {
+        policy: 0,
+        rows: 0..u32::MAX,
+        slots: ROWS,
+        all_rows: ROWS,
+        exploration: Exploration::Mode,
+        threads: 1,
+        record_params: false,
+    };
+    let (mut actor, weights) = Actor::<Toy>::open(policy, duty).unwrap();
+    assert_eq!(tick(&mut actor, 0, [0; ROWS]), [0; ROWS]);
+    let mut zeros = (*weights.unwrap()).clone();
     zeros.0.values_mut().for_each(|tensor| tensor.data.fill(0.0));
-    handle.publish(zeros).unwrap();
-    take(&mut collector);
-    let packs = Arc::<AtomicUsize>::default();
-    with_actor(&mut collector, |actor| {
-        let ActorKind::Network(network) = &mut actor.kind else { unreachable!("it has a network") };
-        let inner = network.networks[0].lock().unwrap().network.packer();
-        network.packing = Packing::new(Arc::new(Counted { inner, packs: packs.clone(), can_repeat }));
-    });
-    (collector, packs)
+    let network = network(&mut actor);
+    network.keep_for_episodes(0);
+    let packed = network.packing.pack(&zeros).unwrap();
+    network.adopt(Arc::new(zeros), packed).unwrap();
+    let (inner, packs) = (network.networks[0].lock().unwrap().network.packer(), Arc::<AtomicUsize>::default());
+    network.packing = Packing::new(Arc::new(Counted { inner, packs: packs.clone(), can_repeat }));
+    (actor, packs)
 }
 
-fn with_actor(collector: &mut Collector<Pendulum>, f: impl FnOnce(&mut Actor<Pendulum>)) {
-    let world = collector.world_mut();
-    f(&mut world.query::<&mut Actor<Pendulum>>().single_mut(world).unwrap());
+fn network(actor: &mut Actor<Toy>) -> &mut NetworkActor<Toy> {
+    let ActorKind::Network(network) = &mut actor.kind else { unreachable!("the policy is a network") };
+    network
 }
 
-/// The versions of a batch's rows, which act by them.
-fn take(collector: &mut Collector<Pendulum>) -> Vec<u64> {
-    let batch = collector.next().unwrap().unwrap();
-    for (version, value) in batch.versions().iter().zip(batch.values().unwrap()) {
-        assert_eq!(*value == 0.0, *version == 1, "{value} by version {version}");
-    }
-    assert!(batch.versions().chunks(ROWS).all(|tick| *tick == batch.versions()[..ROWS]));
-    batch.versions()[..ROWS].to_vec()
+/// Acts for rows of these steps, and notes them. The versions that they acted by.
+fn tick(actor: &mut Actor<Toy>, newest: u64, steps: [u32; ROWS]) -> [u64; ROWS] {
+    let (slots, steps) = ([0, 1, 2, 3].map(Slot), steps.map(EpisodeStep));
+    let (report, mut values) = (TickReport::default(), [Value(f32::NAN); ROWS]);
+    let rows = Rows {
+        observations: &[[0.5, -1.0, 2.0]; ROWS],
+        masks: &[(); ROWS],
+        keys: &[ActionKey::default(); ROWS],
+        episodes: &[Episode(0); ROWS],
+        steps: &steps,
+        rows: &[0, 1, 2, 3].map(RowIndex),
+        slots: &slots,
+        actions: &mut [0; ROWS],
+        log_probs: &mut [LogProb(0.0); ROWS],
+        values: &mut values,
+    };
+    network(actor).act(rows, 0, 1, &report);
+    assert!(!report.failed());
+    actor.note_episodes(newest, slots.into_iter().zip(steps));
+    assert!(values.iter().all(|value| value.0.is_finite()));
+    values.map(|value| u64::from(value.0 == 0.0))
 }
 
 #[test]
 fn kept_weights_are_not_packed_again_where_they_can_be_adopted_again() {
     let server = InferenceServer::new(ServerConfig::default()).unwrap();
     for server in [None, Some(&server)] {
-        let (mut collector, packs) = old_and_new(server, true);
-        collector.reset(Which::Some(&[0, 2])).unwrap();
-        assert_eq!(take(&mut collector), [1, 0, 1, 0]);
+        let (mut actor, packs) = old_and_new(server, true);
+        assert_eq!(tick(&mut actor, 1, [0, 1, 0, 1]), [1, 0, 1, 0]);
+        assert_eq!(tick(&mut actor, 1, [1, 2, 1, 2]), [1, 0, 1, 0]);
         assert_eq!(packs.load(Relaxed), 0, "served: {}", server.is_some());
     }
 }
 
 #[test]
 fn a_device_is_sent_only_weights_that_a_row_acts_by() {
-    let (mut collector, packs) = old_and_new(None, false);
-    assert_eq!(take(&mut collector), [0; ROWS]);
-    assert_eq!(packs.swap(0, Relaxed), TICKS, "nothing acts by the newest");
-    collector.reset(Which::Some(&[1])).unwrap();
-    assert_eq!(take(&mut collector), [0, 1, 0, 0]);
-    assert_eq!(packs.swap(0, Relaxed), 2 * TICKS);
-    collector.reset(Which::All).unwrap();
-    assert_eq!(take(&mut collector), [1; ROWS]);
-    assert_eq!(packs.load(Relaxed), 1, "the newest stay");
+    let (mut actor, packs) = old_and_new(None, false);
+    for (steps, versions, sent) in [
+        ([1; ROWS], [0; ROWS], 1),
+        ([2, 0, 2, 2], [0, 1, 0, 0], 2),
+        ([3, 1, 3, 3], [0, 1, 0, 0], 2),
+        ([0, 2, 0, 0], [1; ROWS], 1),
+        ([1, 3, 1, 1], [1; ROWS], 0),
+    ] {
+        assert_eq!(tick(&mut actor, 1, steps), versions);
+        assert_eq!(packs.swap(0, Relaxed), sent, "{steps:?}");
+    }
 }
 
 #[test]
 fn networks_return_to_the_newest_weights_though_all_rows_of_others_left() {
-    let (mut collector, _) = old_and_new(None, true);
-    with_actor(&mut collector, |actor| assert!(!actor.note_episodes(1, std::iter::empty())));
-    assert_eq!(take(&mut collector), [1; ROWS]);
+    let (mut actor, _) = old_and_new(None, true);
+    assert_eq!(tick(&mut actor, 1, [1; ROWS]), [0; ROWS]);
+    assert!(!actor.note_episodes(1, std::iter::empty()), "no row acts by others");
+    assert_eq!(tick(&mut actor, 1, [2; ROWS]), [1; ROWS]);
 }

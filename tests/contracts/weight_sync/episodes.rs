@@ -117,9 +117,10 @@ fn e12_a_row_that_is_removed_keeps_no_weights() {
     let builder = loyal(KINDS[0], 3, Script::all(1_000, Ending::Terminated)).frames_per_batch(30);
     let mut collector = builder.build().unwrap();
     let weights = collector.weights().unwrap();
-    collector.next().unwrap().unwrap();
-    let old = Arc::downgrade(&weights.latest().1);
     weights.publish(stamped_weights(1)).unwrap();
+    let old = Arc::downgrade(&weights.latest().1);
+    collector.next().unwrap().unwrap();
+    weights.publish(stamped_weights(2)).unwrap();
     collector.reset(Rows::Some(&[0, 2])).unwrap();
     collector.next().unwrap().unwrap();
     assert!(old.upgrade().is_some(), "row 1 acts by them");
@@ -130,7 +131,7 @@ fn e12_a_row_that_is_removed_keeps_no_weights() {
     let batch = collector.next().unwrap().unwrap();
     assert!(old.upgrade().is_none(), "no row acts by them");
     for (i, flags) in batch.flags().iter().enumerate().filter(|(_, flags)| flags.valid()) {
-        assert_eq!((batch.versions()[i], batch.actions()[i]), (1, 1.0), "frame {i}: {flags:?}");
+        assert_eq!((batch.versions()[i], batch.actions()[i]), (2, 2.0), "frame {i}: {flags:?}");
     }
 }
 
