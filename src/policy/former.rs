@@ -34,16 +34,28 @@ pub(super) trait ByEpisode<T: Task>: Send + Sync {
     /// act by the newest.
     fn versions(&self) -> Option<&[u64]>;
 
-    /// Notes that episodes begin under version `newest` in these slots; gives back sets that no row acts by any more.
-    fn note(&mut self, newest: u64, slots: &mut dyn Iterator<Item = Slot>) -> Vec<Set>;
+    /// Whether the networks are to be turned before they act.
+    fn is_needed(&self) -> bool;
+
+    /// By slot, the versions in the tick before, and room for those of this one: [`NONE`] everywhere.
+    fn renew(&mut self) -> (&[u64], &mut [u64]);
+
+    /// Gives back sets that no row acts by any more.
+    fn take_unused(&mut self) -> Vec<Set>;
 }
 
 /// What running episodes of a network's rows act by.
 struct Former<T: Task> {
     /// By slot: the version that the running episode began under.
     versions: Vec<u64>,
+    /// Those of the tick before. Scratch.
+    before: Vec<u64>,
     /// Those of running episodes but the newest, oldest first.
     sets: Vec<Set>,
+    /// Whether the networks may act by others than the newest weights, even if no row does any more.
+    away: bool,
+    /// Number of the set and place in the run, of each row, in this order. Scratch.
+    order: Vec<(u32, u32)>,
     gathered: Gathered<T>,
 }
 
@@ -56,42 +68,37 @@ pub(super) struct Set {
     weights: Arc<Weights>,
     packed: PackedWeights,
     normalizer: Option<Normalizer>,
+    /// Whether a row acts by it.
+    used: bool,
+}
+
+/// The number of the set of a version.
+fn number(sets: &[Set], version: u64) -> Option<usize> {
+    sets.binary_search_by_key(&version, |set| set.version).ok()
 }
 
 impl<T: Task> Former<T> {
-    /// Acts for those of `rows` whose episodes began under set number `number`; by the newest weights for all others.
-    fn act_by(
-        &mut self,
-        number: usize,
-        network: &mut NetworkActor<T>,
-        rows: &mut Rows<'_, T>,
-        (frames, pieces): (u64, usize),
-        report: &TickReport<T>,
-    ) -> Result<(), Error> {
-        let Self { versions, sets, gathered } = self;
-        let set_of = |slot: Slot, step: EpisodeStep| {
-            let own = versions.get(slot.0 as usize).filter(|_| step.0 > 0);
-            sets.iter().position(|set| own == Some(&set.version)).unwrap_or(sets.len())
-        };
-        gathered.gather(rows, |slot, step| set_of(slot, step) == number);
-        let pieces = (pieces * gathered.at.len() / rows.slots.len()).max(1);
-        match sets.get_mut(number) {
-            Some(_) if gathered.at.is_empty() => return Ok(()),
-            Some(set) => {
-                network.turn_to(&set.packed, &set.weights)?;
-                std::mem::swap(&mut network.normalizer, &mut set.normalizer);
-                network.act_by_newest(gathered.rows(), frames, pieces, report);
-                std::mem::swap(&mut network.normalizer, &mut set.normalizer);
-            }
-            None => {
-                network.turn_to(&network.packed.clone(), &network.evaluator.weights())?;
-                if !gathered.at.is_empty() {
-                    network.act_by_newest(gathered.rows(), frames, pieces, report);
-                }
-            }
+    fn new(slots: usize) -> Self {
+        Self {
+            versions: vec![NONE; slots],
+            before: Vec::new(),
+            sets: Vec::new(),
+            away: false,
+            order: Vec::new(),
+            gathered: Gathered::default(),
         }
-        gathered.scatter(rows);
-        Ok(())
+    }
+
+    /// Orders rows by the sets that they act by; those that act by the newest weights come last.
+    fn sort(&mut self, slots: &[Slot], steps: &[EpisodeStep]) {
+        let Self { versions, sets, order, .. } = self;
+        let set_of = |slot: &Slot, step: &EpisodeStep| {
+            let own = versions.get(slot.0 as usize).filter(|_| step.0 > 0);
+            own.and_then(|version| number(sets, *version)).unwrap_or(sets.len()) as u32
+        };
+        order.clear();
+        order.extend((0..).zip(slots.iter().zip(steps)).map(|(at, (slot, step))| (set_of(slot, step), at)));
+        order.sort_unstable();
     }
 }
 
@@ -104,12 +111,22 @@ impl<T: Task> ByEpisode<T> for Former<T> {
         pieces: usize,
         report: &TickReport<T>,
     ) {
-        let first = rows.rows.first().map_or(0, |row| row.0);
-        for number in 0..=self.sets.len() {
-            if let Err(error) = self.act_by(number, network, &mut rows, (frames, pieces), report) {
+        self.sort(rows.slots, rows.steps);
+        let Self { sets, away, order, gathered, .. } = self;
+        gathered.gather(&rows, order);
+        let mut rest = gathered.rows();
+        for run in order.chunk_by(|a, b| a.0 == b.0) {
+            let (own, behind) = rest.split_at(run.len());
+            let (first, set) = (own.rows[0].0, sets.get_mut(run[0].0 as usize));
+            let pieces = (pieces * run.len() / order.len()).max(1);
+            *away = set.is_some();
+            if let Err(error) = network.act_by(set, own, frames, pieces, report) {
+                *away = true;
                 return report.fail(first, error);
             }
+            rest = behind;
         }
+        gathered.scatter(&mut rows, order);
     }
 
     fn keep(&mut self, set: Set) {
@@ -120,21 +137,32 @@ impl<T: Task> ByEpisode<T> for Former<T> {
         (!self.sets.is_empty()).then_some(&self.versions)
     }
 
-    fn note(&mut self, newest: u64, slots: &mut dyn Iterator<Item = Slot>) -> Vec<Set> {
-        for slot in slots {
-            if let Some(version) = self.versions.get_mut(slot.0 as usize) {
-                *version = newest;
+    fn is_needed(&self) -> bool {
+        self.away || !self.sets.is_empty()
+    }
+
+    fn renew(&mut self) -> (&[u64], &mut [u64]) {
+        self.before.clone_from(&self.versions);
+        self.versions.fill(NONE);
+        (&self.before, &mut self.versions)
+    }
+
+    fn take_unused(&mut self) -> Vec<Set> {
+        let Self { versions, sets, .. } = self;
+        sets.iter_mut().for_each(|set| set.used = false);
+        for version in versions {
+            if let Some(number) = number(sets, *version) {
+                sets[number].used = true;
             }
         }
-        let Self { versions, sets, .. } = self;
-        sets.extract_if(.., |set| !versions.contains(&set.version)).collect()
+        sets.extract_if(.., |set| !set.used).collect()
     }
 }
 
 impl<T: Task> NetworkActor<T> {
     /// Acts for `rows`, each by the weights that are its episode's; the policy acted for `frames` frames before this tick.
     pub(super) fn act(&mut self, rows: Rows<'_, T>, frames: u64, pieces: usize, report: &TickReport<T>) {
-        match self.former.take_if(|former| former.versions().is_some()) {
+        match self.former.take_if(|former| former.is_needed()) {
             Some(mut former) => {
                 former.act(self, rows, frames, pieces, report);
                 self.former = Some(former);
@@ -147,13 +175,34 @@ impl<T: Task> NetworkActor<T> {
     pub(super) fn keep_for_episodes(&mut self, version: u64) {
         let (weights, packed) = (self.evaluator.weights(), self.packed.clone());
         if let Some(former) = &mut self.former {
-            former.keep(Set { version, weights, packed, normalizer: self.normalizer.clone() });
+            former.keep(Set { version, weights, packed, normalizer: self.normalizer.clone(), used: true });
         }
     }
 
-    /// The coming forwards are by these weights. A device forgets what it acted by before, so it is sent there again.
+    /// Acts for `rows` by `set`, or by the newest weights.
+    fn act_by(
+        &mut self,
+        set: Option<&mut Set>,
+        rows: Rows<'_, T>,
+        frames: u64,
+        pieces: usize,
+        report: &TickReport<T>,
+    ) -> Result<(), Error> {
+        let Some(set) = set else {
+            self.turn_to(&self.packed.clone(), &self.evaluator.weights())?;
+            self.act_by_newest(rows, frames, pieces, report);
+            return Ok(());
+        };
+        self.turn_to(&set.packed, &set.weights)?;
+        std::mem::swap(&mut self.normalizer, &mut set.normalizer);
+        self.act_by_newest(rows, frames, pieces, report);
+        std::mem::swap(&mut self.normalizer, &mut set.normalizer);
+        Ok(())
+    }
+
+    /// The coming forwards are by these weights.
     fn turn_to(&mut self, packed: &PackedWeights, weights: &Weights) -> Result<(), Error> {
-        let packed = if self.backend == "cpu" { packed.clone() } else { self.packing.pack(weights)? };
+        let packed = self.packing.again(packed, weights)?;
         for lane in &mut self.networks {
             lane.get_mut().unwrap_or_else(PoisonError::into_inner).network.adopt(&packed)?;
         }
@@ -162,17 +211,22 @@ impl<T: Task> NetworkActor<T> {
 }
 
 impl<T: Task> Actor<T> {
-    /// From the first call on an episode acts by one set of weights. Notes that the episodes of rows whose newest frame was
-    /// their first one go on under version `newest`, and lets go of weights that no row acts by any more. Whether any row
-    /// acts by others than the newest.
+    /// From the first call on an episode acts by one set of weights. Takes all rows: notes that the episodes of those whose
+    /// newest frame was their first one go on under version `newest`, and lets go of weights that no row acts by any more.
+    /// Whether any row acts by others than the newest.
     pub(crate) fn note_episodes(&mut self, newest: u64, rows: impl Iterator<Item = (Slot, EpisodeStep)>) -> bool {
         let (own, slots) = (self.duty.rows.clone(), self.duty.slots);
         let ActorKind::Network(network) = &mut self.kind else { return false };
-        let former = network.former.get_or_insert_with(|| {
-            Box::new(Former { versions: vec![NONE; slots], sets: Vec::new(), gathered: Gathered::default() })
-        });
-        let mut begun = rows.filter(|(slot, step)| step.0 == 0 && own.contains(&slot.0)).map(|(slot, _)| slot);
-        let unused = former.note(newest, &mut begun);
+        let former = network.former.get_or_insert_with(|| Box::new(Former::new(slots)));
+        // A row that is not there any more acts by no weights.
+        let (before, versions) = former.renew();
+        for (slot, step) in rows.filter(|(slot, _)| own.contains(&slot.0)) {
+            let slot = slot.0 as usize;
+            if let Some(version) = versions.get_mut(slot) {
+                *version = if step.0 == 0 { newest } else { before[slot] };
+            }
+        }
+        let unused = former.take_unused();
         let apart = former.versions().is_some();
         unused.into_iter().for_each(|set| network.packing.retire([set.packed, set.weights]));
         apart
@@ -186,10 +240,8 @@ impl<T: Task> Actor<T> {
     }
 }
 
-/// Columns of rows that lie apart, side by side.
+/// Columns of rows that act by the same weights but lie apart, side by side.
 struct Gathered<T: Task> {
-    /// Where they lie.
-    at: Vec<usize>,
     observations: Vec<T::Observation>,
     masks: Vec<T::Mask>,
     keys: Vec<ActionKey>,
@@ -205,7 +257,6 @@ struct Gathered<T: Task> {
 impl<T: Task> Default for Gathered<T> {
     fn default() -> Self {
         Self {
-            at: Vec::new(),
             observations: Vec::new(),
             masks: Vec::new(),
             keys: Vec::new(),
@@ -221,14 +272,12 @@ impl<T: Task> Default for Gathered<T> {
 }
 
 impl<T: Task> Gathered<T> {
-    /// Takes the rows for which `which` holds.
-    fn gather(&mut self, from: &Rows<'_, T>, which: impl Fn(Slot, EpisodeStep) -> bool) {
-        self.at.clear();
-        self.at.extend((0..from.slots.len()).filter(|i| which(from.slots[*i], from.steps[*i])));
+    /// Takes all rows, in `order`.
+    fn gather(&mut self, from: &Rows<'_, T>, order: &[(u32, u32)]) {
         macro_rules! columns {
             ($($column:ident),*) => {$(
                 self.$column.clear();
-                self.$column.extend(self.at.iter().map(|i| from.$column[*i]));
+                self.$column.extend(order.iter().map(|(_, at)| from.$column[*at as usize]));
             )*};
         }
         columns!(observations, masks, keys, episodes, steps, rows, slots, actions, log_probs, values);
@@ -250,11 +299,16 @@ impl<T: Task> Gathered<T> {
     }
 
     /// Brings back what the policy said.
-    fn scatter(&self, to: &mut Rows<'_, T>) {
-        for (n, i) in self.at.iter().enumerate() {
-            to.actions[*i] = self.actions[n];
-            to.log_probs[*i] = self.log_probs[n];
-            to.values[*i] = self.values[n];
+    fn scatter(&self, to: &mut Rows<'_, T>, order: &[(u32, u32)]) {
+        for (n, (_, at)) in order.iter().enumerate() {
+            let at = *at as usize;
+            to.actions[at] = self.actions[n];
+            to.log_probs[at] = self.log_probs[n];
+            to.values[at] = self.values[n];
         }
     }
 }
+
+#[cfg(test)]
+#[path = "former_tests.rs"]
+mod tests;

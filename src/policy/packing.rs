@@ -17,6 +17,11 @@ pub type PackedWeights = Arc<dyn Any + Send + Sync>;
 pub trait Packer: Send + Sync {
     /// Packs a whole set. Errors: those of [`Weights::check`] against the plan's tensors, and the backend's own.
     fn pack(&self, weights: &Weights) -> Result<PackedWeights, Error>;
+
+    /// Whether packed weights can be adopted any number of times. Default: yes; on a GPU they are used up.
+    fn can_repeat(&self) -> bool {
+        true
+    }
 }
 
 /// Longest wait for weights that are being packed.
@@ -100,6 +105,11 @@ impl Packing {
     /// Packs a set at once, as no version.
     pub(super) fn pack(&self, weights: &Weights) -> Result<PackedWeights, Error> {
         self.packer.pack(weights)
+    }
+
+    /// `packed`, which are `weights` and were adopted before, as they can be adopted again.
+    pub(super) fn again(&self, packed: &PackedWeights, weights: &Weights) -> Result<PackedWeights, Error> {
+        if self.packer.can_repeat() { Ok(packed.clone()) } else { self.packer.pack(weights) }
     }
 
     /// Has `version` packed, unless it was asked for already: a small set at once, which takes less time than the thread

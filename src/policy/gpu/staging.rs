@@ -92,4 +92,9 @@ impl Packer for GpuPacker {
         let staging = Mutex::new(Some(Staging { upload, buffer, sizes }));
         Ok(Arc::new(Staged { kit: self.0.clone(), staging, log_std: plan.head.free_of(weights) }))
     }
+
+    // The staging memory goes back for the next set.
+    fn can_repeat(&self) -> bool {
+        false
+    }
 }

@@ -13,7 +13,9 @@ use super::{KINDS, of_kind, refusal};
 use crate::support::{
     Case, Ending, Mode, Script, Tag, publish_until, sampling_network, stamp, stamped_network, stamped_weights, tags,
 };
+use bevy_ecs::entity::Entity;
 use gleaner::{
+    components::RowIndex,
     config::{CollectorBuilder, Delivery, TrajFormat},
     env::{AsyncBatched, RowStepper},
     policy::Exploration,
@@ -107,6 +109,29 @@ fn e12_a_row_that_is_reset_begins_with_the_newest() {
         let batch = collector.next().unwrap().unwrap();
         assert!(batch.versions().chunks(2).all(|tick| tick == [0, 2]), "{:?}", batch.versions());
         assert!(batch.actions().chunks(2).all(|tick| tick == [0.0, 2.0]));
+    }
+}
+
+#[test]
+fn e12_a_row_that_is_removed_keeps_no_weights() {
+    let builder = loyal(KINDS[0], 3, Script::all(1_000, Ending::Terminated)).frames_per_batch(30);
+    let mut collector = builder.build().unwrap();
+    let weights = collector.weights().unwrap();
+    weights.publish(stamped_weights(1)).unwrap();
+    let old = Arc::downgrade(&weights.latest().1);
+    collector.next().unwrap().unwrap();
+    weights.publish(stamped_weights(2)).unwrap();
+    collector.reset(Rows::Some(&[0, 2])).unwrap();
+    collector.next().unwrap().unwrap();
+    assert!(old.upgrade().is_some(), "row 1 acts by them");
+    let world = collector.world_mut();
+    let mut rows = world.query::<(Entity, &RowIndex)>();
+    let row = rows.iter(world).find(|(_, row)| row.0 == 1).unwrap().0;
+    world.despawn(row);
+    let batch = collector.next().unwrap().unwrap();
+    assert!(old.upgrade().is_none(), "no row acts by them");
+    for (i, flags) in batch.flags().iter().enumerate().filter(|(_, flags)| flags.valid()) {
+        assert_eq!((batch.versions()[i], batch.actions()[i]), (2, 2.0), "frame {i}: {flags:?}");
     }
 }
 
