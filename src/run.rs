@@ -1,5 +1,7 @@
 //! A whole run as one RON file describes it.
 
+#[cfg(feature = "gpu")]
+use std::sync::Arc;
 use std::{
     ops::Range,
     path::{Path, PathBuf},
@@ -8,11 +10,7 @@ use std::{
 use serde::{Deserialize, Serialize};
 
 #[cfg(feature = "gpu")]
-use {
-    crate::gpu::{Gpu, GpuConfig},
-    std::sync::Arc,
-};
-
+use crate::gpu::{Gpu, GpuConfig};
 use crate::{
     config::CollectorConfig,
     error::Error,
@@ -139,7 +137,7 @@ impl RunConfig {
         for own in &self.policies {
             let policy = own.policy.open(folder, &mut devices)?;
             bytes += policy.weight_bytes();
-            // Building reckons with more for each; this many are not read first.
+            // Building reckons with more than this, but only behind all reading.
             if bytes > max_memory {
                 let legal = format!("at most {max_memory} bytes together");
                 return Err(Error::config("policies", format!("weights of {bytes} bytes"), legal));
