@@ -34,7 +34,7 @@ pub struct CollectorBuilder<T: Task, S> {
     hooks: Hooks<T>,
     extras: Vec<Extra>,
     setup: Vec<Setup>,
-    replay: Option<Replay<T>>,
+    pub(crate) replay: Option<Replay<T>>,
     source: Option<Box<dyn WeightsSource>>,
     max_memory: usize,
     asked: Asked<T, S>,

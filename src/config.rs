@@ -135,7 +135,8 @@ pub struct CollectorConfig {
     pub weight_sync: WeightSync,
     /// Batches, or writes to a replay buffer, from one look for new weights to the next. Only with a
     /// [`WeightSync::File`], of which `every` holds as well, or a
-    /// [`weights_source`](CollectorBuilder::weights_source). Default: 1, before each.
+    /// [`weights_source`](CollectorBuilder::weights_source). After a look that failed comes one batch. Default: 1, before
+    /// each.
     pub weight_sync_interval: Option<u64>,
     /// Batches that may be alive at once. Default: 8.
     pub max_arenas: usize,

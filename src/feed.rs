@@ -129,13 +129,13 @@ impl<T: Task> Collector<T> {
         if self.feed.source.is_none() || std::mem::take(&mut self.feed.failed) {
             return Ok(());
         }
-        if let Some(interval) = self.config.weight_sync_interval {
-            let batches = self.drive.monitor.ledger().counters.batches;
-            if batches < self.feed.next {
-                return Ok(());
-            }
-            self.feed.next = batches + interval;
+        let batches = self.drive.monitor.ledger().counters.batches;
+        if batches < self.feed.next {
+            return Ok(());
         }
-        self.receive_weights().inspect_err(|_| self.feed.failed = true)
+        self.receive_weights().inspect_err(|_| self.feed.failed = true)?;
+        // A look that failed costs no interval.
+        self.feed.next = self.config.weight_sync_interval.map_or(0, |interval| batches.saturating_add(interval));
+        Ok(())
     }
 }

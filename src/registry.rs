@@ -92,8 +92,11 @@ impl Registry {
         let build = move |request: &Request<'_>| {
             let mut config = request.run.collector.clone();
             config.weight_sync = config.weight_sync.within(request.folder);
-            let mut builder = builder().config(config).max_memory(request.max_memory);
-            builder.policies = request.run.acts(request.folder)?;
+            let mut builder = builder();
+            // Before files are read and devices opened.
+            config.check(request.run.replay.is_some() || builder.replay.is_some())?;
+            builder = builder.config(config).max_memory(request.max_memory);
+            builder.policies = request.run.acts(request.folder, request.max_memory)?;
             let builder = match &request.run.replay {
                 Some(config) => builder.replay(&Replay::with_config(config.clone())?),
                 None => builder,

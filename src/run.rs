@@ -1,5 +1,7 @@
 //! A whole run as one RON file describes it.
 
+#[cfg(feature = "gpu")]
+use std::sync::Arc;
 use std::{
     ops::Range,
     path::{Path, PathBuf},
@@ -12,7 +14,7 @@ use crate::gpu::{Gpu, GpuConfig};
 use crate::{
     config::CollectorConfig,
     error::Error,
-    policy::{Backend, NetworkSpec, Policies, Policy},
+    policy::{Backend, NetworkSpec, Policies, Policy, range_problems},
     replay::ReplayConfig,
     ron_file,
     task::Task,
@@ -104,8 +106,8 @@ pub enum PolicyConfig {
         /// Where it runs. Default: [`Backend::Auto`].
         #[serde(default)]
         backend: Backend,
-        /// A device of its own with these options, such as `(half: true)` for weights in half the memory; not with the
-        /// backend `Cpu`. Default: none, the process's device.
+        /// A device of its own with these options, such as `(half: true)` for weights in half the memory; policies of one
+        /// file with the same options share it. Not with the backend `Cpu`. Default: none, the process's device.
         #[cfg(feature = "gpu")]
         #[serde(default)]
         gpu: Option<GpuConfig>,
@@ -116,9 +118,9 @@ pub enum PolicyConfig {
 }
 
 impl RunConfig {
-    /// What acts, and for which rows if there are several. Errors: both `policy` and `policies`; those of
-    /// [`PolicyConfig::policy`].
-    pub(crate) fn acts<T: Task>(&self, folder: &Path) -> Result<Policies<T>, Error> {
+    /// What acts, and for which rows if there are several. Errors: both `policy` and `policies`; wrong rows; those of
+    /// [`PolicyConfig::policy`]; weights of several that take more than `max_memory` bytes together.
+    pub(crate) fn acts<T: Task>(&self, folder: &Path, max_memory: usize) -> Result<Policies<T>, Error> {
         if self.policies.is_empty() {
             return self.policy.policy(folder).map(Policies::One);
         }
@@ -129,8 +131,20 @@ impl RunConfig {
                 reason: "rows have one policy each; put it among the others, with its rows".into(),
             });
         }
-        let several = self.policies.iter().map(|own| Ok((own.rows.clone(), own.policy.policy(folder)?)));
-        several.collect::<Result<_, Error>>().map(Policies::Several)
+        let rows = self.policies.iter().map(|own| own.rows.clone());
+        Error::all(range_problems(rows.collect(), self.collector.rows))?;
+        let (mut devices, mut several, mut bytes) = (Devices::default(), Vec::new(), 0);
+        for own in &self.policies {
+            let policy = own.policy.open(folder, &mut devices)?;
+            bytes += policy.weight_bytes();
+            // Building reckons with more than this, but only behind all reading.
+            if bytes > max_memory {
+                let legal = format!("at most {max_memory} bytes together");
+                return Err(Error::config("policies", format!("weights of {bytes} bytes"), legal));
+            }
+            several.push((own.rows.clone(), policy));
+        }
+        Ok(Policies::Several(several))
     }
 
     /// Reads RON text. Errors: [`Error::Ron`] with line and column, under the name `run`.
@@ -143,8 +157,12 @@ impl PolicyConfig {
     /// The policy, for a run file in `folder`. Errors: those of [`WeightsFile::load`], of [`NameMap::from_ron_file`] and of
     /// the device; [`Error::Conflict`] for names without weights, and for a device with the backend `Cpu`.
     pub fn policy<T: Task>(&self, folder: &Path) -> Result<Policy<T>, Error> {
+        self.open(folder, &mut Devices::default())
+    }
+
+    fn open<T: Task>(&self, folder: &Path, devices: &mut Devices) -> Result<Policy<T>, Error> {
         let Self::Network { spec, weights, names, backend, seed, .. } = self else { return Ok(Policy::random()) };
-        let policy = self.on_device(Policy::network(spec.clone()).backend(*backend).seed(*seed))?;
+        let policy = self.on_device(Policy::network(spec.clone()).backend(*backend).seed(*seed), devices)?;
         let map = names.as_ref().map(|file| NameMap::from_ron_file(folder.join(file))).transpose()?;
         match weights {
             Some(file) => {
@@ -161,21 +179,37 @@ impl PolicyConfig {
     }
 
     #[cfg(feature = "gpu")]
-    fn on_device<T: Task>(&self, policy: Policy<T>) -> Result<Policy<T>, Error> {
+    fn on_device<T: Task>(&self, policy: Policy<T>, devices: &mut Devices) -> Result<Policy<T>, Error> {
         match self {
             Self::Network { gpu: Some(_), backend: Backend::Cpu, .. } => Err(Error::Conflict {
                 first: "policy.gpu",
                 second: "policy.backend",
                 reason: "the options are those of a device; leave them out, or the backend".into(),
             }),
-            Self::Network { gpu: Some(gpu), .. } => Ok(policy.device(Gpu::open(gpu)?)),
+            Self::Network { gpu: Some(gpu), .. } => Ok(policy.device(devices.open(gpu)?)),
             _ => Ok(policy),
         }
     }
 
     #[cfg(not(feature = "gpu"))]
-    fn on_device<T: Task>(&self, policy: Policy<T>) -> Result<Policy<T>, Error> {
+    fn on_device<T: Task>(&self, policy: Policy<T>, _: &mut Devices) -> Result<Policy<T>, Error> {
         Ok(policy)
+    }
+}
+
+/// The devices of one file's policies, by their options.
+#[derive(Default)]
+struct Devices(#[cfg(feature = "gpu")] Vec<(GpuConfig, Arc<Gpu>)>);
+
+#[cfg(feature = "gpu")]
+impl Devices {
+    fn open(&mut self, config: &GpuConfig) -> Result<Arc<Gpu>, Error> {
+        if let Some((_, gpu)) = self.0.iter().find(|(known, _)| known == config) {
+            return Ok(gpu.clone());
+        }
+        let gpu = Gpu::open(config)?;
+        self.0.push((config.clone(), gpu.clone()));
+        Ok(gpu)
     }
 }
 

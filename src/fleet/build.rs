@@ -140,8 +140,8 @@ impl<T: Task> Parts<T> {
         if let Some(before) = before {
             collector.follow(&before);
         }
-        let orders = self.config.max_staleness.map(|_| Arc::default());
-        Ok(Child { collector, worker, life, held: Arc::default(), orders })
+        let ordered = self.config.max_staleness.map(|_| Arc::default());
+        Ok(Child { collector, worker, life, held: Arc::default(), ordered })
     }
 
     /// What a worker's collector is built of.

@@ -48,11 +48,18 @@ pub(crate) struct Child<T: Task> {
     pub life: u32,
     /// Whether the caller's batches hold it back.
     pub held: Arc<AtomicBool>,
-    /// Batches that it is to make; none if it makes as many as there is room for.
-    pub orders: Option<Arc<AtomicU64>>,
+    /// Whether it is to make a batch; none if it makes as many as there is room for.
+    pub ordered: Option<Arc<AtomicBool>>,
 }
 
 impl<T: Task> Child<T> {
+    /// What was ordered is made, or will not be.
+    fn served(&self) {
+        if let Some(ordered) = &self.ordered {
+            ordered.store(false, Relaxed);
+        }
+    }
+
     /// Drops the collector; a panic of user code in it is an error.
     pub(super) fn close(self) -> Result<(), Error> {
         let worker = self.worker;
@@ -129,7 +136,7 @@ impl<T: Task> Child<T> {
 
 impl<T: Task> Job for Child<T> {
     fn produce(&mut self) -> Made {
-        if self.orders.as_ref().is_some_and(|orders| orders.load(Relaxed) == 0) {
+        if self.ordered.as_ref().is_some_and(|ordered| !ordered.load(Relaxed)) {
             return Made::Rest;
         }
         self.collector.stepwise = true;
@@ -139,17 +146,13 @@ impl<T: Task> Job for Child<T> {
         match produced {
             Ok(Some(batch)) => {
                 self.collector.drive.monitor.ledger().send(batch.frames() as u64);
-                if let Some(orders) = &self.orders {
-                    orders.fetch_sub(1, Relaxed);
-                }
+                self.served();
                 Made::Item(Box::new(batch))
             }
             Ok(None) if std::mem::take(&mut self.collector.not_yet) => Made::More,
             Ok(None) => {
                 self.collector.finish();
-                if let Some(orders) = &self.orders {
-                    orders.store(0, Relaxed);
-                }
+                self.served();
                 Made::End
             }
             Err(Error::ArenasHeld { .. }) => Made::Nothing,

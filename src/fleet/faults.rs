@@ -15,24 +15,27 @@ use crate::{
 };
 
 impl<T: Task> ThreadFleet<T> {
-    /// Finds workers that died or are late.
+    /// Finds workers that died or are late. Errors: theirs if they end the collection; else [`Error::ArenasHeld`] if the
+    /// caller holds all batches of one.
     pub(super) fn look_after(&mut self, front: &Monitor) -> Result<(), Error> {
         let sending: Vec<_> = self.sending().collect();
+        let mut held = false;
         for worker in sending {
             let member = &mut self.members[worker];
             if let Some(error) = self.crew.death(worker) {
                 self.lose(front, worker, error)?;
             } else if member.waited >= self.deadline {
                 if member.held.load(Relaxed) {
-                    // It is not late: the caller holds all its batches.
+                    // It is not late: the caller holds its batches, unless one waits here for those of another worker.
                     member.waited = Duration::ZERO;
-                    return Err(Error::ArenasHeld { max_arenas: self.parts.config.max_arenas });
+                    held |= self.pace.as_ref().is_none_or(|pace| !pace.keeps(worker));
+                    continue;
                 }
                 let late = format!("it sent no batch within {:?}", self.deadline);
                 self.lose(front, worker, Error::worker(worker, late))?;
             }
         }
-        Ok(())
+        if held { Err(Error::ArenasHeld { max_arenas: self.parts.config.max_arenas }) } else { Ok(()) }
     }
 
     /// Gives a worker up, and goes on without it or with another one in its place, if that is wanted.

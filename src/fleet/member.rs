@@ -26,8 +26,8 @@ pub(super) struct Member {
     pub waited: Duration,
     /// Whether the caller's batches hold it back.
     pub held: Arc<AtomicBool>,
-    /// Batches that it is to make; none if it makes as many as there is room for.
-    pub orders: Option<Arc<AtomicU64>>,
+    /// Whether it is to make a batch; none if it makes as many as there is room for.
+    pub ordered: Option<Arc<AtomicBool>>,
     /// What it ever took of a budget that it shares; none if it steps as it is told.
     pub taken: Option<Arc<AtomicU64>>,
 }
@@ -43,7 +43,7 @@ impl Member {
             through: false,
             waited: Duration::ZERO,
             held: child.held.clone(),
-            orders: child.orders.clone(),
+            ordered: child.ordered.clone(),
             taken: child.collector.budget.as_ref().map(|budget| budget.taken.clone()),
         }
     }

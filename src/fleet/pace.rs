@@ -49,13 +49,15 @@ impl<I> Pace<I> {
         self.under_way.iter().any(|batch| batch.worker == worker && batch.item.is_none())
     }
 
-    /// Takes in what a worker has made.
+    /// Takes in what a worker was ordered to make.
     pub(super) fn came(&mut self, worker: usize, item: I) {
         let made = self.under_way.iter_mut().find(|batch| batch.worker == worker && batch.item.is_none());
-        match made {
-            Some(batch) => batch.item = Some(item),
-            None => self.under_way.push_back(UnderWay { worker, since: self.taken, item: Some(item) }),
-        }
+        made.unwrap_or_else(|| unreachable!("nobody makes what was not ordered")).item = Some(item);
+    }
+
+    /// Whether a batch of a worker waits for its turn.
+    pub(super) fn keeps(&self, worker: usize) -> bool {
+        self.under_way.iter().any(|batch| batch.worker == worker && batch.item.is_some())
     }
 
     /// The next batch that has its turn, with its worker; none if it is not there yet.

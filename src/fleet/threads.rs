@@ -114,8 +114,8 @@ impl<T: Task> ThreadFleet<T> {
     fn order_batches(&mut self) {
         let sending: Vec<_> = self.sending().collect();
         while let Some(worker) = self.pace.as_mut().and_then(|pace| pace.order(sending.iter().copied())) {
-            if let Some(orders) = &self.members[worker].orders {
-                orders.fetch_add(1, Relaxed);
+            if let Some(ordered) = &self.members[worker].ordered {
+                ordered.store(true, Relaxed);
             }
             self.crew.produce(worker, true);
         }
@@ -234,7 +234,11 @@ impl<T: Task> Fleet<T> for ThreadFleet<T> {
                 },
                 Some(Err(error)) => self.lose(front, delivery.worker, error)?,
                 None => {
-                    member.through = true;
+                    // Since it found the budget used up, one that failed may have given something back.
+                    member.through = self.parts.budget.load(Relaxed) == 0;
+                    if !member.through {
+                        self.crew.produce(delivery.worker, true);
+                    }
                     if let Some(pace) = &mut self.pace {
                         pace.end(delivery.worker);
                     }

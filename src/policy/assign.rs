@@ -88,7 +88,7 @@ impl<T: Task> Policies<T> {
 }
 
 /// Every row has to be in one range.
-fn range_problems(mut ranges: Vec<Range<usize>>, rows: usize) -> Vec<Error> {
+pub(crate) fn range_problems(mut ranges: Vec<Range<usize>>, rows: usize) -> Vec<Error> {
     let error = |value: String, legal: String| Error::config("policies", value, legal);
     let outside = |range: &&Range<usize>| range.is_empty() || range.end > rows;
     let wrong = ranges.iter().filter(outside);

@@ -41,7 +41,7 @@ pub mod states;
 pub(crate) use actor::{Actor, Duty};
 pub(crate) use adopt::{adopt, adopt_now};
 pub(crate) use ahead::infer_ahead;
-pub(crate) use assign::{Policies, policy_column};
+pub(crate) use assign::{Policies, policy_column, range_problems};
 pub use backend::Backend;
 pub use check::check_actions;
 pub use cpu::CpuNetwork;

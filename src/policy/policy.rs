@@ -112,6 +112,13 @@ impl<T: Task> Policy<T> {
         self.map(|network| network.weights = Some(weights))
     }
 
+    /// Bytes of the weights that a network was given.
+    pub(crate) fn weight_bytes(&self) -> usize {
+        let PolicyKind::Network(network) = &self.kind else { return 0 };
+        let tensors = network.weights.iter().flat_map(|weights| weights.0.values());
+        tensors.map(|tensor| size_of_val(tensor.data.as_slice())).sum()
+    }
+
     /// Where a network runs. Default: [`Backend::Auto`].
     #[must_use]
     pub fn backend(self, backend: Backend) -> Self {

@@ -1,6 +1,6 @@
 //! Wrong files: each error has the file, the line, the field, the value and what is legal.
 
-use gleaner::prelude::*;
+use gleaner::{components::WeightTensor, prelude::*};
 
 use super::{Folder, asset, registry};
 
@@ -80,6 +80,10 @@ fn values_out_of_range() {
             &["3:3: exploration is Mean"],
         ),
     ]);
+    // Before anything is opened.
+    let rows =
+        "(env: \"cart_pole\",\n collector: (\n  rows: 0),\n policies: [(rows: (start: 0, end: 4), policy: Random)])";
+    assert_refused(&[(rows, &["3:3: rows is 0; legal: 1 to 16777216"])]);
     let both = refused("(env: \"cart_pole\",\n collector: (\n  rows: 0,\n  threads: 0))");
     assert!(both.contains("3:3: rows is 0") && both.contains("4:3: threads is 0"), "{both}");
 }
@@ -127,6 +131,11 @@ fn policies_that_do_not_fit() {
             "policies: [(rows: (start: 0, end: 4), policy: Network(weights: \"no.safetensors\"))]",
             &["3:1: ", "no.safetensors"],
         ),
+        // The rows before the file is looked for.
+        (
+            "policies: [(rows: (start: 0, end: 3), policy: Network(weights: \"no.safetensors\"))]",
+            &["3:1: policies is none for rows 3..4"],
+        ),
         ("policies: [(rows: (start: 0, end: 4), policy: Netwrk())]", &["3:", "Netwrk", "`Network`"]),
     ] {
         let message = refused(policies(text));
@@ -139,6 +148,23 @@ fn policies_that_do_not_fit() {
         let message = refused(policies("policy: Network(\n gpu: (halff: true))"));
         assert!(message.starts_with("4:8: ") && message.contains("`half`"), "{message}");
     }
+}
+
+#[test]
+fn a_file_is_not_read_for_each_of_many_policies() {
+    let folder = Folder::new();
+    let tensor = WeightTensor { shape: vec![100], data: vec![0.0; 100] };
+    Weights([("spare".into(), tensor)].into()).save(folder.0.join("w.safetensors")).unwrap();
+    let own = |row: usize| {
+        let (end, file) = (row + 1, if row < 10 { "w" } else { "no" });
+        format!("(rows: (start: {row}, end: {end}), policy: Network(weights: \"{file}.safetensors\")),")
+    };
+    let policies: String = (0..20).map(own).collect();
+    let text = format!("(env: \"cart_pole\", collector: (rows: 20),\n policies: [{policies}])");
+    let path = folder.write("run.ron", text);
+    let message = registry().max_memory(3_999).open(path).unwrap_err().to_string();
+    let wanted = "run.ron:2:2: policies is weights of 4000 bytes; legal: at most 3999 bytes together";
+    assert!(message.ends_with(wanted), "{message}");
 }
 
 #[test]

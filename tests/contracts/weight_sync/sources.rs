@@ -333,13 +333,17 @@ fn a_run_file_names_a_file_beside_it() {
     assert!(error.contains("run.ron:1:") && error.contains("weight_sync"), "{error}");
 }
 
-/// Counts the looks, and publishes at each.
+/// Counts the looks, fails at as many, and publishes at each behind them.
 #[derive(Clone, Default)]
-struct Looks(Arc<Mutex<u64>>);
+struct Looks(Arc<Mutex<u64>>, u64);
 
 impl WeightsSource for Looks {
     fn poll(&mut self, models: &Models) -> Result<(), BoxError> {
-        *self.0.lock().unwrap() += 1;
+        let mut looks = self.0.lock().unwrap();
+        *looks += 1;
+        if *looks <= self.1 {
+            return Err("half a file".into());
+        }
         let handle = models.get(0)?;
         handle.publish(stamped_weights(handle.version() + 1))?;
         Ok(())
@@ -361,6 +365,21 @@ fn wf04_the_source_is_looked_at_every_so_many_batches() {
             collector.receive_weights().unwrap();
             assert_eq!(*looks.0.lock().unwrap(), 21 / interval + 1);
         }
+    }
+    // One that fails is made again behind one batch, however long the interval.
+    for (kind, interval, wanted) in KINDS
+        .into_iter()
+        .flat_map(|kind| [(3, [1, 2, 2, 2, 3]), (u64::MAX, [1, 2, 2, 2, 2])].map(|(i, w)| (kind, i, w)))
+    {
+        let looks = Looks(Arc::default(), 1);
+        let builder = of_kind(kind, 4).policy(stamped_network()).weights_source(looks.clone());
+        let mut collector = builder.weight_sync_interval(interval).build().unwrap();
+        assert!(matches!(collector.next().unwrap(), Err(Error::WeightsSource(_))));
+        let seen = wanted.map(|_| {
+            collector.next().unwrap().unwrap();
+            *looks.0.lock().unwrap()
+        });
+        assert_eq!(seen, wanted, "{kind:?}, every {interval}");
     }
     let builder = || of_kind(KINDS[0], 4).policy(stamped_network());
     assert_eq!(refusal(builder().weight_sync_interval(2)), ("weight_sync_interval", "weight_sync"));

@@ -230,6 +230,53 @@ fn x10_one_that_sleeps_for_ever_does_not_hold_the_others() {
 }
 
 #[test]
+fn what_a_lost_worker_gives_back_is_stepped_by_one_that_was_done() {
+    let (failing, done) = (Gate::default(), Gate::default());
+    let held = (failing.clone(), done.clone());
+    // Worker 1 has its share of the budget before worker 0 begins, and fails while worker 0 steps what is left.
+    let act = move |row, episode, t| match (row, episode, t) {
+        (1, ..) => {
+            held.0.wait();
+            panic!("boom 42");
+        }
+        (_, 0, 0) => held.0.wait_for(1),
+        (_, 0, 4) => held.1.wait(),
+        _ => {}
+    };
+    let builder = slow(100, act).rows(2).workers(2).frames_per_batch(4).total_frames(12);
+    let builder = builder.delivery(Delivery::Async).on_worker_fault(OnWorkerFault::Drop);
+    let mut collector = builder.build().unwrap();
+    assert_eq!(collector.next().unwrap().unwrap().frames(), 4);
+    // A learner that is slow: behind the error worker 0 says that the budget is used up, before either is heard.
+    failing.open();
+    std::thread::sleep(Duration::from_millis(200));
+    done.open();
+    std::thread::sleep(Duration::from_millis(200));
+    collector.by_ref().for_each(|batch| drop(batch.unwrap()));
+    assert_eq!(collector.workers()[1], WorkerStatus::Dead);
+    assert_eq!(collector.stats().stepped_frames, 12);
+    closed(&collector);
+}
+
+#[test]
+fn a_worker_whose_batch_waits_for_another_ones_turn_is_not_held_by_the_caller() {
+    let gate = Gate::default();
+    let held = gate.clone();
+    let act = move |row, _, _| {
+        if row == 1 {
+            held.wait()
+        }
+    };
+    let builder = slow(5, act).rows(2).workers(2).frames_per_batch(4).worker_deadline(Duration::from_secs(1));
+    let mut collector = builder.delivery(Delivery::Async).max_arenas(1).max_staleness(2).build().unwrap();
+    (0..2).for_each(|_| drop(collector.next().unwrap().unwrap()));
+    // The third one of worker 0 waits for the first one of worker 1, and worker 0 for its only arena.
+    let error = collector.next().unwrap().unwrap_err();
+    assert!(matches!(error, Error::Worker { worker: 1, .. }), "{error}");
+    gate.open();
+}
+
+#[test]
 fn a_late_worker_stops_the_collection_by_default() {
     for delivery in BOTH {
         let delay = |row| if row == 1 { Duration::from_secs(3_600) } else { Duration::ZERO };
