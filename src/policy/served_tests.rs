@@ -8,8 +8,11 @@ use std::{
 };
 
 use super::*;
-use crate::env::CartPole;
-use crate::policy::{NetworkSpec, Policy, plan::Activation, server::ServerConfig};
+use crate::{
+    data::Data,
+    policy::{NetworkSpec, plan::Activation, server::ServerConfig},
+    space::Space,
+};
 
 /// A network that fails, or takes its time, and counts its calls.
 #[derive(Clone, Default)]
@@ -44,8 +47,9 @@ impl Network for Fake {
 }
 
 fn plan() -> Plan {
-    let policy = Policy::<CartPole>::network(NetworkSpec::mlp(&[8], Activation::Tanh));
-    policy.plan().unwrap().unwrap()
+    let (observation, action) = (<[f32; 4]>::fields(), i32::fields());
+    let spaces = ((&Space::unbounded(4), &observation[..]), (&Space::discrete(2), &action[..]));
+    NetworkSpec::mlp(&[8], Activation::Tanh).plan_for(spaces.0, spaces.1).unwrap()
 }
 
 /// `members` networks, each on a thread of its own, which asks `calls` times for `rows` rows.
