@@ -2,21 +2,14 @@
 //! threads and open files it counts.
 #![cfg(target_os = "linux")]
 
+mod process;
 mod support;
 
-use std::{
-    thread,
-    time::{Duration, Instant},
-};
+use std::time::Duration;
 
 use gleaner::prelude::*;
+use process::{held, holds_no_more_than};
 use support::Stepping;
-
-/// Threads and open files of this process.
-fn held() -> (usize, usize) {
-    let count = |folder: &str| std::fs::read_dir(folder).expect("Linux has it").count();
-    (count("/proc/self/task"), count("/proc/self/fd"))
-}
 
 /// What a collector stands in when it is shut down.
 #[derive(Clone, Copy, Debug, PartialEq)]
@@ -77,10 +70,5 @@ fn i11_nothing_is_left() {
     all();
     let before = held();
     all();
-    // A thread that has ended is listed for a moment more.
-    let deadline = Instant::now() + Duration::from_secs(60);
-    while held() != before {
-        assert!(Instant::now() < deadline, "threads and files: {:?}, before: {before:?}", held());
-        thread::sleep(Duration::from_millis(10));
-    }
+    holds_no_more_than(before);
 }

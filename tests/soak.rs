@@ -3,6 +3,8 @@
 
 #![cfg(target_os = "linux")]
 
+mod process;
+
 use std::{
     sync::atomic::{AtomicBool, AtomicU64, Ordering::Relaxed},
     thread,
@@ -11,6 +13,7 @@ use std::{
 
 use bevy_ecs::prelude::Component;
 use gleaner::{env::Transition, policy::plan::Activation, prelude::*};
+use process::{held, holds_no_more_than};
 
 const MINUTE: Duration = Duration::from_secs(60);
 const EPISODES: u64 = 1_000_000;
@@ -50,14 +53,6 @@ impl Env for Moody {
         let seen = if mood < 32 { f32::NAN } else { self.left as f32 };
         Transition { observation: [seen, *action as f32], reward: 1.0, terminated: self.left == 0, truncated: false }
     }
-}
-
-fn threads() -> usize {
-    std::fs::read_dir("/proc/self/task").expect("a process has threads").count()
-}
-
-fn files() -> usize {
-    std::fs::read_dir("/proc/self/fd").expect("a process has files").count()
 }
 
 /// Resident bytes.
@@ -121,7 +116,7 @@ fn i12_a_minute_of_everything() {
     for delivery in [Delivery::Sync, Delivery::Async] {
         soak(delivery, |stats| stats.completed_trajectories > 20_000);
     }
-    let (tasks, open, resident) = (threads(), files(), memory());
+    let (before, resident) = (held(), memory());
     let (begin, mut episodes) = (Instant::now(), 0);
     FAULTS.store(0, Relaxed);
     let mut runs = 0;
@@ -137,6 +132,6 @@ fn i12_a_minute_of_everything() {
         assert!(stats.discarded.fault > 0);
         runs += 1;
     }
-    assert_eq!((threads(), files()), (tasks, open));
+    holds_no_more_than(before);
     assert!(memory() < resident + (32 << 20), "{} bytes more", memory() - resident);
 }
