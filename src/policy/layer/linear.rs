@@ -1,7 +1,8 @@
 //! `to = activation(from · weightᵀ + bias)`: a register tile of 6 rows × 16 outputs, inputs in order.
 //!
 //! With AVX2 the tile takes 12 of 16 registers, 2 more hold weights and 1 an input (the shape of BLIS's Haswell
-//! kernel). There is one code path: a block is padded to whole tiles, so a row's sums do not depend on its neighbours.
+//! kernel). With AVX-512 it takes 6 of 32, so four of them are computed side by side: fewer would wait for the sums of
+//! the input before. A block is padded to whole tiles, and a row's sums do not depend on its neighbours.
 
 use std::marker::PhantomData;
 
@@ -23,6 +24,15 @@ pub(crate) const TILE: usize = 6;
 /// Outputs of a panel of a layer with `outputs`.
 const fn panel(outputs: usize) -> usize {
     if outputs <= NARROW { NARROW } else { PANEL }
+}
+
+/// The widest instruction set whose registers are no wider than a narrow panel.
+fn narrow(arch: Arch) -> Arch {
+    #[cfg(any(target_arch = "x86", target_arch = "x86_64"))]
+    if let Arch::V4(simd) = arch {
+        return Arch::V3(*simd);
+    }
+    arch
 }
 
 /// `width` padded to whole panels: the distance of rows in a matrix.
@@ -86,39 +96,60 @@ impl Kernel for Linear {
 
 /// Runs a layer over the `to.len() / packed.padded()` rows of `from`, a multiple of [`TILE`], that are `stride` apart.
 pub(crate) fn run(arch: Arch, activation: Activation, packed: &Packed, from: &[f32], stride: usize, to: &mut [f32]) {
-    with_activation(activation, Rows { arch, packed, from, stride, to });
+    let sums = Sums { packed, from, stride, to };
+    if packed.padded() == NARROW {
+        narrow(arch).dispatch(sums)
+    } else {
+        arch.dispatch(sums)
+    }
+    with_activation(activation, Apply { arch, to });
 }
 
-struct Rows<'a> {
+/// An activation, in place. Not at the end of a tile: its constants would take the registers of the next one's sums.
+struct Apply<'a> {
     arch: Arch,
-    packed: &'a Packed,
-    from: &'a [f32],
-    stride: usize,
     to: &'a mut [f32],
 }
 
-impl ForActivation for Rows<'_> {
-    // One dispatch a layer: compiled as one function, the kernels would compete for the optimiser's limits.
+impl ForActivation for Apply<'_> {
     fn run<A: Elementwise>(self) {
-        let Self { arch, packed, from, stride, to } = self;
-        arch.dispatch(Run { packed, from, stride, to, activation: PhantomData::<A> });
+        if A::CHANGES {
+            self.arch.dispatch(Each { to: self.to, activation: PhantomData::<A> });
+        }
     }
 }
 
-struct Run<'a, A> {
-    packed: &'a Packed,
-    from: &'a [f32],
-    stride: usize,
+struct Each<'a, A> {
     to: &'a mut [f32],
     activation: PhantomData<A>,
 }
 
-impl<A: Elementwise> WithSimd for Run<'_, A> {
+impl<A: Elementwise> WithSimd for Each<'_, A> {
     type Output = ();
 
     #[inline(always)]
     fn with_simd<S: Simd>(self, simd: S) {
-        // A panel is as many registers as the instruction set needs for it; none has more than 8 lanes.
+        // Whole tiles of whole panels leave no rest behind whole registers.
+        for x in S::as_mut_simd_f32s(self.to).0 {
+            *x = A::apply(simd, *x);
+        }
+    }
+}
+
+/// `to = from · weightᵀ + bias`.
+struct Sums<'a> {
+    packed: &'a Packed,
+    from: &'a [f32],
+    stride: usize,
+    to: &'a mut [f32],
+}
+
+impl WithSimd for Sums<'_> {
+    type Output = ();
+
+    #[inline(always)]
+    fn with_simd<S: Simd>(self, simd: S) {
+        // A panel is as many registers as the instruction set needs for it.
         match panel(self.packed.padded()) / S::F32_LANES {
             1 => self.panels::<S, 1>(simd),
             2 => self.panels::<S, 2>(simd),
@@ -129,51 +160,65 @@ impl<A: Elementwise> WithSimd for Run<'_, A> {
     }
 }
 
-impl<A: Elementwise> Run<'_, A> {
+impl Sums<'_> {
     #[inline(always)]
-    fn panels<S: Simd, const V: usize>(self, simd: S) {
+    fn panels<S: Simd, const V: usize>(mut self, simd: S) {
+        let panels = self.packed.padded() / (V * S::F32_LANES);
+        let mut first = 0;
+        while V == 1 && panels - first >= 4 {
+            self.side_by_side::<S, V, 4>(simd, first);
+            first += 4;
+        }
+        // Panels outermost: one stays in the first-level cache while the block's rows pass by.
+        for panel in first..panels {
+            self.side_by_side::<S, V, 1>(simd, panel);
+        }
+    }
+
+    /// Computes `P` panels of `V` registers, from the panel `first` on.
+    #[inline(always)]
+    fn side_by_side<S: Simd, const V: usize, const P: usize>(&mut self, simd: S, first: usize) {
         let (inputs, padded) = (self.packed.inputs, self.packed.padded());
         let width = V * S::F32_LANES;
-        let weights = self.packed.weights.chunks_exact(width * inputs);
-        // Panels outermost: one stays in the first-level cache while the block's rows pass by.
-        for (panel, (weights, bias)) in weights.zip(self.packed.bias.chunks_exact(width)).enumerate() {
-            let (weights, bias) = (S::as_simd_f32s(weights).0.as_chunks().0, S::as_simd_f32s(bias).0.as_chunks().0);
-            for (tile, to) in self.to.chunks_exact_mut(TILE * padded).enumerate() {
-                let from = &self.from[tile * TILE * self.stride..];
-                let sums = sums::<S, V>(simd, weights, bias[0], from, self.stride);
-                for (row, sums) in sums.iter().enumerate() {
-                    let to = S::as_mut_simd_f32s(&mut to[row * padded + panel * width..][..width]).0;
-                    for (to, sum) in to.iter_mut().zip(sums) {
-                        *to = A::apply(simd, *sum);
-                    }
-                }
+        let (mut weights, mut bias) = ([&[][..]; P], [[simd.splat_f32s(0.0); V]; P]);
+        for panel in 0..P {
+            let from = &self.packed.weights[(first + panel) * width * inputs..][..width * inputs];
+            weights[panel] = S::as_simd_f32s(from).0.as_chunks().0;
+            bias[panel] = S::as_simd_f32s(&self.packed.bias[(first + panel) * width..]).0.as_chunks().0[0];
+        }
+        for (tile, to) in self.to.chunks_exact_mut(TILE * padded).enumerate() {
+            let from = &self.from[tile * TILE * self.stride..];
+            let sums = sums::<S, V, P>(simd, weights, bias, from, self.stride);
+            for (row, sums) in sums.iter().enumerate() {
+                let to = S::as_mut_simd_f32s(&mut to[row * padded + first * width..][..P * width]).0;
+                to.copy_from_slice(sums.as_flattened());
             }
         }
     }
 }
 
 #[inline(always)]
-fn sums<S: Simd, const V: usize>(
+fn sums<S: Simd, const V: usize, const P: usize>(
     simd: S,
-    weights: &[[S::f32s; V]],
-    bias: [S::f32s; V],
+    weights: [&[[S::f32s; V]]; P],
+    bias: [[S::f32s; V]; P],
     from: &[f32],
     stride: usize,
-) -> [[S::f32s; V]; TILE] {
+) -> [[[S::f32s; V]; P]; TILE] {
     let mut sums = [bias; TILE];
-    // Zipped, since an index into each row would be checked at each step.
-    let (row_0, rest) = from.split_at(stride);
-    let (row_1, rest) = rest.split_at(stride);
-    let (row_2, rest) = rest.split_at(stride);
-    let (row_3, rest) = rest.split_at(stride);
-    let (row_4, row_5) = rest.split_at(stride);
-    let rows = row_0.iter().zip(row_1).zip(row_2).zip(row_3).zip(row_4).zip(row_5);
-    for (weights, (((((a, b), c), d), e), f)) in weights.iter().zip(rows) {
-        let x = [*a, *b, *c, *d, *e, *f];
+    // All of one length: an index is checked once.
+    let inputs = weights[0].len();
+    let mut rows = [&from[..inputs]; TILE];
+    for (row, values) in rows.iter_mut().enumerate() {
+        *values = &from[row * stride..][..inputs];
+    }
+    for input in 0..inputs {
         for row in 0..TILE {
-            let x = simd.splat_f32s(x[row]);
-            for v in 0..V {
-                sums[row][v] = simd.mul_add_e_f32s(x, weights[v], sums[row][v]);
+            let x = simd.splat_f32s(rows[row][input]);
+            for panel in 0..P {
+                for v in 0..V {
+                    sums[row][panel][v] = simd.mul_add_e_f32s(x, weights[panel][input][v], sums[row][panel][v]);
+                }
             }
         }
     }
