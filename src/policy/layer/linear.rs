@@ -2,7 +2,8 @@
 //!
 //! With AVX2 the tile takes 12 of 16 registers, 2 more hold weights and 1 an input (the shape of BLIS's Haswell
 //! kernel). With AVX-512 it takes 6 of 32, so four of them are computed side by side: fewer would wait for the sums of
-//! the input before. A block is padded to whole tiles, and a row's sums do not depend on its neighbours.
+//! the input before. Layers of few outputs, such as most heads, would be mostly padding: there each row is multiplied
+//! with each output's weights. A block is padded to whole tiles, and a row's sums do not depend on its neighbours.
 
 use std::marker::PhantomData;
 
@@ -16,53 +17,44 @@ use crate::policy::{
 
 /// Outputs of a panel of weights.
 pub(crate) const PANEL: usize = 16;
-/// Outputs of the panel of a layer that has no more than these, such as most heads.
-const NARROW: usize = 8;
+/// Most outputs of a layer without panels.
+const FEW: usize = 8;
 /// Rows of a register tile.
 pub(crate) const TILE: usize = 6;
 
-/// Outputs of a panel of a layer with `outputs`.
-const fn panel(outputs: usize) -> usize {
-    if outputs <= NARROW { NARROW } else { PANEL }
-}
-
-/// The widest instruction set whose registers are no wider than a narrow panel.
-fn narrow(arch: Arch) -> Arch {
-    #[cfg(any(target_arch = "x86", target_arch = "x86_64"))]
-    if let Arch::V4(simd) = arch {
-        return Arch::V3(*simd);
-    }
-    arch
-}
-
-/// `width` padded to whole panels: the distance of rows in a matrix.
+/// `width` padded to whole panels, or to [`FEW`]: the distance of rows in a matrix.
 pub(crate) fn padded(width: usize) -> usize {
-    width.next_multiple_of(panel(width))
+    width.next_multiple_of(if width <= FEW { FEW } else { PANEL })
 }
 
 /// One layer's weights in the order in which the kernel reads them.
 #[derive(Clone, Debug)]
 pub(crate) struct Packed {
     inputs: usize,
-    /// `[panels][inputs][panel]`, padded with zeros.
+    /// `[panels][inputs][PANEL]`, padded with zeros; of few outputs `[outputs][inputs]`.
     weights: Floats,
-    /// `[panels][panel]`, padded with zeros.
+    /// `[panels][PANEL]`, or `[FEW]`, padded with zeros.
     bias: Floats,
 }
 
 impl Packed {
     /// Packs `[outputs, inputs]` weights and `[outputs]` biases.
     pub(crate) fn new(inputs: usize, weight: &[f32], bias: &[f32]) -> Self {
-        let (width, padded) = (panel(bias.len()), padded(bias.len()));
-        let mut weights = Floats::zeros(padded * inputs);
-        for (output, row) in weight.chunks_exact(inputs).enumerate() {
-            let panel = &mut weights[output / width * width * inputs..][..width * inputs];
-            for (input, x) in row.iter().enumerate() {
-                panel[input * width + output % width] = *x;
-            }
-        }
+        let padded = padded(bias.len());
         let mut padded_bias = Floats::zeros(padded);
         padded_bias[..bias.len()].copy_from_slice(bias);
+        if padded == FEW {
+            let mut weights = Floats::zeros(weight.len());
+            weights.copy_from_slice(weight);
+            return Self { inputs, weights, bias: padded_bias };
+        }
+        let mut weights = Floats::zeros(padded * inputs);
+        for (output, row) in weight.chunks_exact(inputs).enumerate() {
+            let panel = &mut weights[output / PANEL * PANEL * inputs..][..PANEL * inputs];
+            for (input, x) in row.iter().enumerate() {
+                panel[input * PANEL + output % PANEL] = *x;
+            }
+        }
         Self { inputs, weights, bias: padded_bias }
     }
 
@@ -96,11 +88,10 @@ impl Kernel for Linear {
 
 /// Runs a layer over the `to.len() / packed.padded()` rows of `from`, a multiple of [`TILE`], that are `stride` apart.
 pub(crate) fn run(arch: Arch, activation: Activation, packed: &Packed, from: &[f32], stride: usize, to: &mut [f32]) {
-    let sums = Sums { packed, from, stride, to };
-    if packed.padded() == NARROW {
-        narrow(arch).dispatch(sums)
+    if packed.padded() == FEW {
+        arch.dispatch(Dots { packed, from, stride, to });
     } else {
-        arch.dispatch(sums)
+        arch.dispatch(Panels { packed, from, stride, to });
     }
     with_activation(activation, Apply { arch, to });
 }
@@ -136,21 +127,59 @@ impl<A: Elementwise> WithSimd for Each<'_, A> {
     }
 }
 
-/// `to = from · weightᵀ + bias`.
-struct Sums<'a> {
+/// `to = from · weightᵀ + bias`, an output at a time.
+struct Dots<'a> {
     packed: &'a Packed,
     from: &'a [f32],
     stride: usize,
     to: &'a mut [f32],
 }
 
-impl WithSimd for Sums<'_> {
+impl WithSimd for Dots<'_> {
+    type Output = ();
+
+    #[inline(always)]
+    fn with_simd<S: Simd>(self, simd: S) {
+        let Packed { inputs, weights, bias } = self.packed;
+        for (tile, to) in self.to.chunks_exact_mut(TILE * FEW).enumerate() {
+            let from = &self.from[tile * TILE * self.stride..];
+            for (output, weights) in weights.chunks_exact(*inputs).enumerate() {
+                let (weights, rest) = S::as_simd_f32s(weights);
+                // What is beyond the last inputs is loaded as zeros.
+                let last = simd.partial_load_f32s(rest);
+                let mut sums = [simd.splat_f32s(0.0); TILE];
+                for (row, sum) in sums.iter_mut().enumerate() {
+                    let (values, rest) = S::as_simd_f32s(&from[row * self.stride..][..*inputs]);
+                    for (x, weight) in values.iter().zip(weights) {
+                        *sum = simd.mul_add_e_f32s(*x, *weight, *sum);
+                    }
+                    if !rest.is_empty() {
+                        *sum = simd.mul_add_e_f32s(simd.partial_load_f32s(rest), last, *sum);
+                    }
+                }
+                for (row, sum) in sums.into_iter().enumerate() {
+                    to[row * FEW + output] = bias[output] + simd.reduce_sum_f32s(sum);
+                }
+            }
+        }
+    }
+}
+
+/// `to = from · weightᵀ + bias`, panels of outputs at a time.
+struct Panels<'a> {
+    packed: &'a Packed,
+    from: &'a [f32],
+    stride: usize,
+    to: &'a mut [f32],
+}
+
+impl WithSimd for Panels<'_> {
     type Output = ();
 
     #[inline(always)]
     fn with_simd<S: Simd>(self, simd: S) {
         // A panel is as many registers as the instruction set needs for it.
-        match panel(self.packed.padded()) / S::F32_LANES {
+        match PANEL / S::F32_LANES {
             1 => self.panels::<S, 1>(simd),
             2 => self.panels::<S, 2>(simd),
             4 => self.panels::<S, 4>(simd),
@@ -160,7 +189,7 @@ impl WithSimd for Sums<'_> {
     }
 }
 
-impl Sums<'_> {
+impl Panels<'_> {
     #[inline(always)]
     fn panels<S: Simd, const V: usize>(mut self, simd: S) {
         let panels = self.packed.padded() / (V * S::F32_LANES);
