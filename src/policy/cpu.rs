@@ -208,7 +208,8 @@ fn block(
     let n = plan.head.params();
     let params = out.params[rows.start * n..rows.end * n].chunks_exact_mut(n);
     for (to, from) in params.zip(scratch.params.chunks_exact(padded(n))) {
-        to.copy_from_slice(&from[..n]);
+        // Mostly a few numbers: less than calling for a copy of any length.
+        to.iter_mut().zip(from).for_each(|(to, from)| *to = *from);
     }
     let values = &mut out.values[rows];
     if !plan.value {

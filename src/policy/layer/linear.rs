@@ -148,13 +148,18 @@ impl WithSimd for Dots<'_> {
                 // What is beyond the last inputs is loaded as zeros.
                 let last = simd.partial_load_f32s(rest);
                 let mut sums = [simd.splat_f32s(0.0); TILE];
+                // All of one length: an index is checked once.
+                let mut rows = [&weights[..]; TILE];
                 for (row, sum) in sums.iter_mut().enumerate() {
                     let (values, rest) = S::as_simd_f32s(&from[row * self.stride..][..*inputs]);
-                    for (x, weight) in values.iter().zip(weights) {
-                        *sum = simd.mul_add_e_f32s(*x, *weight, *sum);
-                    }
+                    rows[row] = &values[..weights.len()];
                     if !rest.is_empty() {
-                        *sum = simd.mul_add_e_f32s(simd.partial_load_f32s(rest), last, *sum);
+                        *sum = simd.mul_f32s(simd.partial_load_f32s(rest), last);
+                    }
+                }
+                for (i, weight) in weights.iter().enumerate() {
+                    for row in 0..TILE {
+                        sums[row] = simd.mul_add_e_f32s(rows[row][i], *weight, sums[row]);
                     }
                 }
                 for (row, sum) in sums.into_iter().enumerate() {
