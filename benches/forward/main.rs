@@ -18,15 +18,6 @@ use runner::{Runner, millions};
 
 fn main() -> Result<ExitCode, Error> {
     let mut runner = Runner::from_args();
-    if std::env::var("ONLY").is_ok() {
-        let mut acting = Acting::new(plan(4, &[64, 64], Activation::Tanh, 2), 1_024)?;
-        let start = std::time::Instant::now();
-        for _ in 0..20_000 {
-            acting.act();
-        }
-        println!("{} ns a row", start.elapsed().as_secs_f64() * 1e9 / 20_000.0 / 1024.0);
-        return Ok(ExitCode::SUCCESS);
-    }
     for rows in [1_024, 16_384] {
         let small = plan(4, &[64, 64], Activation::Tanh, 2);
         against_peak(&mut runner, "4-64-64-2 tanh", small, rows, 0.5)?;

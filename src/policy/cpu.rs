@@ -206,10 +206,11 @@ fn block(
         scratch.layer = space;
     }
     let n = plan.head.params();
-    let params = out.params[rows.start * n..rows.end * n].chunks_exact_mut(n);
-    for (to, from) in params.zip(scratch.params.chunks_exact(padded(n))) {
-        // Mostly a few numbers: less than calling for a copy of any length.
-        to.iter_mut().zip(from).for_each(|(to, from)| *to = *from);
+    let params = &mut out.params[rows.start * n..rows.end * n];
+    // By columns: most heads have few, and the loop over rows is the long one.
+    for column in 0..n {
+        let from = scratch.params[column..].iter().step_by(padded(n));
+        params[column..].iter_mut().step_by(n).zip(from).for_each(|(to, from)| *to = *from);
     }
     let values = &mut out.values[rows];
     if !plan.value {

@@ -88,30 +88,33 @@ impl Kernel for Linear {
 
 /// Runs a layer over the `to.len() / packed.padded()` rows of `from`, a multiple of [`TILE`], that are `stride` apart.
 pub(crate) fn run(arch: Arch, activation: Activation, packed: &Packed, from: &[f32], stride: usize, to: &mut [f32]) {
-    if packed.padded() == FEW {
-        arch.dispatch(Dots { packed, from, stride, to });
-    } else {
-        arch.dispatch(Panels { packed, from, stride, to });
-    }
-    with_activation(activation, Apply { arch, to });
+    with_activation(activation, Rows { arch, packed, from, stride, to });
 }
 
-/// An activation, in place. Not at the end of a tile: its constants would take the registers of the next one's sums.
-struct Apply<'a> {
+struct Rows<'a> {
     arch: Arch,
+    packed: &'a Packed,
+    from: &'a [f32],
+    stride: usize,
     to: &'a mut [f32],
 }
 
-impl ForActivation for Apply<'_> {
+impl ForActivation for Rows<'_> {
     fn run<A: Elementwise>(self) {
-        if A::CHANGES {
-            self.arch.dispatch(Each { to: self.to, activation: PhantomData::<A> });
+        let Self { arch, packed, from, stride, to } = self;
+        // Called, so that its constants do not take the registers of the sums. The next tile's sums begin meanwhile.
+        let each = |tile: &mut [f32]| arch.dispatch(Each { tile, activation: PhantomData::<A> });
+        if packed.padded() == FEW {
+            arch.dispatch(Dots { packed, from, stride, to, each: &each });
+        } else {
+            arch.dispatch(Panels { packed, from, stride, to, each: &each });
         }
     }
 }
 
+/// An activation of a tile, in place.
 struct Each<'a, A> {
-    to: &'a mut [f32],
+    tile: &'a mut [f32],
     activation: PhantomData<A>,
 }
 
@@ -120,8 +123,8 @@ impl<A: Elementwise> WithSimd for Each<'_, A> {
 
     #[inline(always)]
     fn with_simd<S: Simd>(self, simd: S) {
-        // Whole tiles of whole panels leave no rest behind whole registers.
-        for x in S::as_mut_simd_f32s(self.to).0 {
+        // No register is as wide as to leave a rest.
+        for x in S::as_mut_simd_f32s(self.tile).0 {
             *x = A::apply(simd, *x);
         }
     }
@@ -133,6 +136,8 @@ struct Dots<'a> {
     from: &'a [f32],
     stride: usize,
     to: &'a mut [f32],
+    /// What happens to a tile once its sums are complete.
+    each: &'a dyn Fn(&mut [f32]),
 }
 
 impl WithSimd for Dots<'_> {
@@ -166,6 +171,7 @@ impl WithSimd for Dots<'_> {
                     to[row * FEW + output] = bias[output] + simd.reduce_sum_f32s(sum);
                 }
             }
+            (self.each)(to);
         }
     }
 }
@@ -176,6 +182,8 @@ struct Panels<'a> {
     from: &'a [f32],
     stride: usize,
     to: &'a mut [f32],
+    /// What happens to a tile once its sums are complete.
+    each: &'a dyn Fn(&mut [f32]),
 }
 
 impl WithSimd for Panels<'_> {
@@ -226,6 +234,9 @@ impl Panels<'_> {
             for (row, sums) in sums.iter().enumerate() {
                 let to = S::as_mut_simd_f32s(&mut to[row * padded + first * width..][..P * width]).0;
                 to.copy_from_slice(sums.as_flattened());
+            }
+            if (first + P) * width == padded {
+                (self.each)(to);
             }
         }
     }

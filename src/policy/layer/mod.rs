@@ -79,9 +79,6 @@ pub(crate) fn pack(operation: &Operation, tensors: &Tensors<'_>) -> Box<dyn Kern
 /// Applied to each element of a linear layer's result. In vector operations: whether the compiler finds those itself
 /// changes with the profile that a user builds with.
 pub(crate) trait Elementwise {
-    /// Whether it is anything but the identity.
-    const CHANGES: bool = true;
-
     fn apply<S: Simd>(simd: S, x: S::f32s) -> S::f32s;
 }
 
@@ -159,8 +156,6 @@ pub(crate) trait ForActivation {
 struct Identity;
 
 impl Elementwise for Identity {
-    const CHANGES: bool = false;
-
     #[inline(always)]
     fn apply<S: Simd>(_: S, x: S::f32s) -> S::f32s {
         x
