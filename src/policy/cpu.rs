@@ -25,7 +25,7 @@ const BLOCK: usize = 48;
 /// caches.
 const BLOCK_FLOATS: usize = 1 << 16;
 
-/// A network on the CPU: the widest instruction set that the machine has (AVX2, NEON, else scalar), one thread.
+/// A network on the CPU: the widest instruction set that the machine has (AVX-512, AVX2, NEON, else scalar), one thread.
 ///
 /// A clone shares the packed weights and has scratch memory of its own, so one a thread is cheap. Outputs of a row have
 /// the same bits whatever rows are computed with it; they differ between instruction sets.
