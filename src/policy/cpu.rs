@@ -25,7 +25,7 @@ const BLOCK: usize = 48;
 /// caches.
 const BLOCK_FLOATS: usize = 1 << 16;
 
-/// A network on the CPU: the widest instruction set that the machine has (AVX2, NEON, else scalar), one thread.
+/// A network on the CPU: the widest instruction set that the machine has (AVX-512, AVX2, NEON, else scalar), one thread.
 ///
 /// A clone shares the packed weights and has scratch memory of its own, so one a thread is cheap. Outputs of a row have
 /// the same bits whatever rows are computed with it; they differ between instruction sets.
@@ -206,9 +206,11 @@ fn block(
         scratch.layer = space;
     }
     let n = plan.head.params();
-    let params = out.params[rows.start * n..rows.end * n].chunks_exact_mut(n);
-    for (to, from) in params.zip(scratch.params.chunks_exact(padded(n))) {
-        to.copy_from_slice(&from[..n]);
+    let params = &mut out.params[rows.start * n..rows.end * n];
+    // By columns: most heads have few, and the loop over rows is the long one.
+    for column in 0..n {
+        let from = scratch.params[column..].iter().step_by(padded(n));
+        params[column..].iter_mut().step_by(n).zip(from).for_each(|(to, from)| *to = *from);
     }
     let values = &mut out.values[rows];
     if !plan.value {

@@ -50,16 +50,16 @@ proptest! {
     #[test]
     fn a_rows_bits_do_not_depend_on_its_neighbours(
         inputs in prop::collection::vec(0.0_f32..3.99, 18 * 130),
-        widths in prop::collection::vec(1_usize..40, 0..3),
+        widths in prop::collection::vec(1_usize..100, 0..3),
         count in 1_usize..130,
         cut in 0.0_f64..1.0,
         trunk in 0..TRUNKS,
         head in 0..11_usize,
         masked in any::<bool>(),
-        vectors in any::<bool>(),
+        arch in prop::sample::select(instruction_sets()),
     ) {
         let mut network = network_of(trunk, &widths, heads().swap_remove(head));
-        network.arch = if vectors { Arch::new() } else { Arch::Scalar };
+        network.arch = arch;
         let plan = network.plan().clone();
         let inputs = inputs[..plan.inputs * count].to_vec();
         let whole = Rows::new(&plan, inputs, 0).run(&mut network, Exploration::Sample, masked);

@@ -38,7 +38,7 @@ fn pytorch(name: &str, layers: &[Layer], last: Option<&str>, shape: &[usize]) ->
 }
 
 fn params_are(network: &mut CpuNetwork, name: &str) {
-    for arch in [Arch::new(), Arch::Scalar] {
+    for arch in instruction_sets() {
         network.arch = arch;
         let rows = Rows::new(network.plan(), golden(&format!("{name}/input")), 0);
         let rows = rows.run(network, Exploration::Sample, false);
@@ -88,7 +88,7 @@ fn recurrent_layers_equal_pytorch() {
         let mut network = pytorch(name, &[layer], None, &[11]);
         let (input, reset) = (golden(&format!("{name}/input")), golden(&format!("{name}/reset")));
         let output = golden(&format!("{name}/output"));
-        for arch in [Arch::new(), Arch::Scalar] {
+        for arch in instruction_sets() {
             network.arch = arch;
             // Places in an order of their own.
             let places: Vec<_> = (0..37).map(|row| row * 5 % 37).collect();

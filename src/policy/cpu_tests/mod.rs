@@ -18,6 +18,16 @@ use crate::{
     space::Space,
 };
 
+/// All that this machine has: the widest, what a lesser machine would take, none.
+fn instruction_sets() -> Vec<Arch> {
+    let mut sets = vec![Arch::new(), Arch::Scalar];
+    #[cfg(any(target_arch = "x86", target_arch = "x86_64"))]
+    if let Arch::V4(wide) = sets[0] {
+        sets.push(Arch::V3(*wide));
+    }
+    sets
+}
+
 /// Inputs and outputs of one call.
 #[derive(Clone, Debug, PartialEq)]
 struct Rows {

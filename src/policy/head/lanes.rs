@@ -8,7 +8,7 @@ use crate::{
 };
 
 /// Rows that a head computes side by side.
-pub(crate) const LANES: usize = 8;
+pub(crate) const LANES: usize = 16;
 
 /// A head that acts for [`LANES`] rows at once.
 pub(super) trait Act {

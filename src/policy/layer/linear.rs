@@ -1,7 +1,9 @@
 //! `to = activation(from · weightᵀ + bias)`: a register tile of 6 rows × 16 outputs, inputs in order.
 //!
 //! With AVX2 the tile takes 12 of 16 registers, 2 more hold weights and 1 an input (the shape of BLIS's Haswell
-//! kernel). There is one code path: a block is padded to whole tiles, so a row's sums do not depend on its neighbours.
+//! kernel). With AVX-512 it takes 6 of 32, so four of them are computed side by side: fewer would wait for the sums of
+//! the input before. Layers of few outputs, such as most heads, would be mostly padding: there each row is multiplied
+//! with each output's weights. A block is padded to whole tiles, and a row's sums do not depend on its neighbours.
 
 use std::marker::PhantomData;
 
@@ -15,44 +17,44 @@ use crate::policy::{
 
 /// Outputs of a panel of weights.
 pub(crate) const PANEL: usize = 16;
-/// Outputs of the panel of a layer that has no more than these, such as most heads.
-const NARROW: usize = 8;
+/// Most outputs of a layer without panels.
+const FEW: usize = 8;
 /// Rows of a register tile.
 pub(crate) const TILE: usize = 6;
 
-/// Outputs of a panel of a layer with `outputs`.
-const fn panel(outputs: usize) -> usize {
-    if outputs <= NARROW { NARROW } else { PANEL }
-}
-
-/// `width` padded to whole panels: the distance of rows in a matrix.
+/// `width` padded to whole panels, or to [`FEW`]: the distance of rows in a matrix.
 pub(crate) fn padded(width: usize) -> usize {
-    width.next_multiple_of(panel(width))
+    width.next_multiple_of(if width <= FEW { FEW } else { PANEL })
 }
 
 /// One layer's weights in the order in which the kernel reads them.
 #[derive(Clone, Debug)]
 pub(crate) struct Packed {
     inputs: usize,
-    /// `[panels][inputs][panel]`, padded with zeros.
+    /// `[panels][inputs][PANEL]`, padded with zeros; of few outputs `[outputs][inputs]`.
     weights: Floats,
-    /// `[panels][panel]`, padded with zeros.
+    /// `[panels][PANEL]`, or `[FEW]`, padded with zeros.
     bias: Floats,
 }
 
 impl Packed {
     /// Packs `[outputs, inputs]` weights and `[outputs]` biases.
     pub(crate) fn new(inputs: usize, weight: &[f32], bias: &[f32]) -> Self {
-        let (width, padded) = (panel(bias.len()), padded(bias.len()));
-        let mut weights = Floats::zeros(padded * inputs);
-        for (output, row) in weight.chunks_exact(inputs).enumerate() {
-            let panel = &mut weights[output / width * width * inputs..][..width * inputs];
-            for (input, x) in row.iter().enumerate() {
-                panel[input * width + output % width] = *x;
-            }
-        }
+        let padded = padded(bias.len());
         let mut padded_bias = Floats::zeros(padded);
         padded_bias[..bias.len()].copy_from_slice(bias);
+        if padded == FEW {
+            let mut weights = Floats::zeros(weight.len());
+            weights.copy_from_slice(weight);
+            return Self { inputs, weights, bias: padded_bias };
+        }
+        let mut weights = Floats::zeros(padded * inputs);
+        for (output, row) in weight.chunks_exact(inputs).enumerate() {
+            let panel = &mut weights[output / PANEL * PANEL * inputs..][..PANEL * inputs];
+            for (input, x) in row.iter().enumerate() {
+                panel[input * PANEL + output % PANEL] = *x;
+            }
+        }
         Self { inputs, weights, bias: padded_bias }
     }
 
@@ -98,28 +100,99 @@ struct Rows<'a> {
 }
 
 impl ForActivation for Rows<'_> {
-    // One dispatch a layer: compiled as one function, the kernels would compete for the optimiser's limits.
     fn run<A: Elementwise>(self) {
         let Self { arch, packed, from, stride, to } = self;
-        arch.dispatch(Run { packed, from, stride, to, activation: PhantomData::<A> });
+        // Called, so that its constants do not take the registers of the sums. The next tile's sums begin meanwhile.
+        let each = |tile: &mut [f32]| arch.dispatch(Each { tile, activation: PhantomData::<A> });
+        if packed.padded() == FEW {
+            arch.dispatch(Dots { packed, from, stride, to, each: &each });
+        } else {
+            arch.dispatch(Panels { packed, from, stride, to, each: &each });
+        }
     }
 }
 
-struct Run<'a, A> {
-    packed: &'a Packed,
-    from: &'a [f32],
-    stride: usize,
-    to: &'a mut [f32],
+/// An activation of a tile, in place.
+struct Each<'a, A> {
+    tile: &'a mut [f32],
     activation: PhantomData<A>,
 }
 
-impl<A: Elementwise> WithSimd for Run<'_, A> {
+impl<A: Elementwise> WithSimd for Each<'_, A> {
     type Output = ();
 
     #[inline(always)]
     fn with_simd<S: Simd>(self, simd: S) {
-        // A panel is as many registers as the instruction set needs for it; none has more than 8 lanes.
-        match panel(self.packed.padded()) / S::F32_LANES {
+        // No register is as wide as to leave a rest.
+        for x in S::as_mut_simd_f32s(self.tile).0 {
+            *x = A::apply(simd, *x);
+        }
+    }
+}
+
+/// `to = from · weightᵀ + bias`, an output at a time.
+struct Dots<'a> {
+    packed: &'a Packed,
+    from: &'a [f32],
+    stride: usize,
+    to: &'a mut [f32],
+    /// What happens to a tile once its sums are complete.
+    each: &'a dyn Fn(&mut [f32]),
+}
+
+impl WithSimd for Dots<'_> {
+    type Output = ();
+
+    #[inline(always)]
+    fn with_simd<S: Simd>(self, simd: S) {
+        let Packed { inputs, weights, bias } = self.packed;
+        for (tile, to) in self.to.chunks_exact_mut(TILE * FEW).enumerate() {
+            let from = &self.from[tile * TILE * self.stride..];
+            for (output, weights) in weights.chunks_exact(*inputs).enumerate() {
+                let (weights, rest) = S::as_simd_f32s(weights);
+                // What is beyond the last inputs is loaded as zeros.
+                let last = simd.partial_load_f32s(rest);
+                let mut sums = [simd.splat_f32s(0.0); TILE];
+                // All of one length: an index is checked once.
+                let mut rows = [&weights[..]; TILE];
+                for (row, sum) in sums.iter_mut().enumerate() {
+                    let (values, rest) = S::as_simd_f32s(&from[row * self.stride..][..*inputs]);
+                    rows[row] = &values[..weights.len()];
+                    if !rest.is_empty() {
+                        *sum = simd.mul_f32s(simd.partial_load_f32s(rest), last);
+                    }
+                }
+                for (i, weight) in weights.iter().enumerate() {
+                    for row in 0..TILE {
+                        sums[row] = simd.mul_add_e_f32s(rows[row][i], *weight, sums[row]);
+                    }
+                }
+                for (row, sum) in sums.into_iter().enumerate() {
+                    to[row * FEW + output] = bias[output] + simd.reduce_sum_f32s(sum);
+                }
+            }
+            (self.each)(to);
+        }
+    }
+}
+
+/// `to = from · weightᵀ + bias`, panels of outputs at a time.
+struct Panels<'a> {
+    packed: &'a Packed,
+    from: &'a [f32],
+    stride: usize,
+    to: &'a mut [f32],
+    /// What happens to a tile once its sums are complete.
+    each: &'a dyn Fn(&mut [f32]),
+}
+
+impl WithSimd for Panels<'_> {
+    type Output = ();
+
+    #[inline(always)]
+    fn with_simd<S: Simd>(self, simd: S) {
+        // A panel is as many registers as the instruction set needs for it.
+        match PANEL / S::F32_LANES {
             1 => self.panels::<S, 1>(simd),
             2 => self.panels::<S, 2>(simd),
             4 => self.panels::<S, 4>(simd),
@@ -129,51 +202,68 @@ impl<A: Elementwise> WithSimd for Run<'_, A> {
     }
 }
 
-impl<A: Elementwise> Run<'_, A> {
+impl Panels<'_> {
     #[inline(always)]
-    fn panels<S: Simd, const V: usize>(self, simd: S) {
+    fn panels<S: Simd, const V: usize>(mut self, simd: S) {
+        let panels = self.packed.padded() / (V * S::F32_LANES);
+        let mut first = 0;
+        while V == 1 && panels - first >= 4 {
+            self.side_by_side::<S, V, 4>(simd, first);
+            first += 4;
+        }
+        // Panels outermost: one stays in the first-level cache while the block's rows pass by.
+        for panel in first..panels {
+            self.side_by_side::<S, V, 1>(simd, panel);
+        }
+    }
+
+    /// Computes `P` panels of `V` registers, from the panel `first` on.
+    #[inline(always)]
+    fn side_by_side<S: Simd, const V: usize, const P: usize>(&mut self, simd: S, first: usize) {
         let (inputs, padded) = (self.packed.inputs, self.packed.padded());
         let width = V * S::F32_LANES;
-        let weights = self.packed.weights.chunks_exact(width * inputs);
-        // Panels outermost: one stays in the first-level cache while the block's rows pass by.
-        for (panel, (weights, bias)) in weights.zip(self.packed.bias.chunks_exact(width)).enumerate() {
-            let (weights, bias) = (S::as_simd_f32s(weights).0.as_chunks().0, S::as_simd_f32s(bias).0.as_chunks().0);
-            for (tile, to) in self.to.chunks_exact_mut(TILE * padded).enumerate() {
-                let from = &self.from[tile * TILE * self.stride..];
-                let sums = sums::<S, V>(simd, weights, bias[0], from, self.stride);
-                for (row, sums) in sums.iter().enumerate() {
-                    let to = S::as_mut_simd_f32s(&mut to[row * padded + panel * width..][..width]).0;
-                    for (to, sum) in to.iter_mut().zip(sums) {
-                        *to = A::apply(simd, *sum);
-                    }
-                }
+        let (mut weights, mut bias) = ([&[][..]; P], [[simd.splat_f32s(0.0); V]; P]);
+        for panel in 0..P {
+            let from = &self.packed.weights[(first + panel) * width * inputs..][..width * inputs];
+            weights[panel] = S::as_simd_f32s(from).0.as_chunks().0;
+            bias[panel] = S::as_simd_f32s(&self.packed.bias[(first + panel) * width..]).0.as_chunks().0[0];
+        }
+        for (tile, to) in self.to.chunks_exact_mut(TILE * padded).enumerate() {
+            let from = &self.from[tile * TILE * self.stride..];
+            let sums = sums::<S, V, P>(simd, weights, bias, from, self.stride);
+            for (row, sums) in sums.iter().enumerate() {
+                let to = S::as_mut_simd_f32s(&mut to[row * padded + first * width..][..P * width]).0;
+                to.copy_from_slice(sums.as_flattened());
+            }
+            if (first + P) * width == padded {
+                (self.each)(to);
             }
         }
     }
 }
 
 #[inline(always)]
-fn sums<S: Simd, const V: usize>(
+fn sums<S: Simd, const V: usize, const P: usize>(
     simd: S,
-    weights: &[[S::f32s; V]],
-    bias: [S::f32s; V],
+    weights: [&[[S::f32s; V]]; P],
+    bias: [[S::f32s; V]; P],
     from: &[f32],
     stride: usize,
-) -> [[S::f32s; V]; TILE] {
+) -> [[[S::f32s; V]; P]; TILE] {
     let mut sums = [bias; TILE];
-    // Zipped, since an index into each row would be checked at each step.
-    let (row_0, rest) = from.split_at(stride);
-    let (row_1, rest) = rest.split_at(stride);
-    let (row_2, rest) = rest.split_at(stride);
-    let (row_3, rest) = rest.split_at(stride);
-    let (row_4, row_5) = rest.split_at(stride);
-    let rows = row_0.iter().zip(row_1).zip(row_2).zip(row_3).zip(row_4).zip(row_5);
-    for (weights, (((((a, b), c), d), e), f)) in weights.iter().zip(rows) {
-        let x = [*a, *b, *c, *d, *e, *f];
+    // All of one length: an index is checked once.
+    let inputs = weights[0].len();
+    let mut rows = [&from[..inputs]; TILE];
+    for (row, values) in rows.iter_mut().enumerate() {
+        *values = &from[row * stride..][..inputs];
+    }
+    for input in 0..inputs {
         for row in 0..TILE {
-            let x = simd.splat_f32s(x[row]);
-            for v in 0..V {
-                sums[row][v] = simd.mul_add_e_f32s(x, weights[v], sums[row][v]);
+            let x = simd.splat_f32s(rows[row][input]);
+            for panel in 0..P {
+                for v in 0..V {
+                    sums[row][panel][v] = simd.mul_add_e_f32s(x, weights[panel][input][v], sums[row][panel][v]);
+                }
             }
         }
     }

@@ -22,8 +22,8 @@ impl Elementwise for Tanh {
             q = simd.mul_add_e_f32s(q, z, simd.splat_f32s(*constant));
         }
         let tanh = simd.div_f32s(simd.mul_f32s(bounded, p), q);
-        // Instruction sets differ in what the smaller of NaN and a number is.
-        simd.select_f32s(simd.equal_f32s(x, x), tanh, x)
+        // The smaller of a number and NaN is NaN in vector instructions, in this order, but not otherwise.
+        if S::IS_SCALAR { simd.select_f32s(simd.equal_f32s(x, x), tanh, x) } else { tanh }
     }
 }
 
