@@ -45,9 +45,9 @@ fn draw(sampler: &mut Sampler<Made>) {
     sampler.update_priorities(sample.frames(), &priorities).expect("legal");
 }
 
-/// G10: 200 saves, or as many as it takes for 100 moments, while two writers and two samplers are at full speed. Each load
-/// passes the check of the loader, that the index has exactly the frames of the cursor and the tree their priorities, of
-/// which it makes the sums anew, and ours, that the columns are those frames.
+/// G10: 200 saves, or as many as it takes for 100 moments, while two writers and two samplers are at full speed. Each
+/// load passes the check of the loader, that the index has exactly the frames of the cursor and the tree their
+/// priorities, of which it makes the sums anew, and ours, that the columns are those frames.
 #[test]
 fn g10_a_save_is_of_one_moment() {
     let replay = Replay::<Made>::new(CAPACITY).expect("a buffer");

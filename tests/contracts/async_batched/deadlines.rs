@@ -18,8 +18,8 @@ use crate::support::{
 const MINUTE: Duration = Duration::from_secs(60);
 
 /// A row that hangs is late after two seconds. The others step only while all `rows` are ready, or when `window` is
-/// over: they mostly rest meanwhile, and are not late too where the machine is busy. At the end nobody waits for threads
-/// that were given up.
+/// over: they mostly rest meanwhile, and are not late too where the machine is busy. At the end nobody waits for
+/// threads that were given up.
 fn within(on_fault: FaultPolicy, rows: usize, window: Duration) -> AsyncBatched {
     let (step_deadline, shutdown) = (Duration::from_secs(2), MINUTE);
     AsyncBatched { step_deadline, shutdown, min_ready: rows, window, on_fault, ..AsyncBatched::default() }
