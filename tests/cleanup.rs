@@ -37,10 +37,10 @@ fn collector(stepping: Stepping, state: State, replay: &Replay<CartPole>) -> Col
 fn live(stepping: Stepping, state: State, times: usize) {
     const SOON: Duration = Duration::from_secs(60);
     let replay = Replay::new(1_000).expect("a buffer");
-    let mut collector = collector(stepping, state, &replay);
+    let (mut collector, mut batch) = (collector(stepping, state, &replay), None);
     match state {
         State::New => {}
-        State::Collecting => drop(collector.next().expect("endless").expect("no fault")),
+        State::Collecting => batch = Some(collector.next().expect("endless").expect("no fault")),
         State::Finished => {
             assert_eq!(collector.by_ref().map(|batch| batch.expect("no fault").frames()).sum::<usize>(), 80)
         }
@@ -55,6 +55,8 @@ fn live(stepping: Stepping, state: State, times: usize) {
         }
     }
     (0..times).for_each(|_| collector.shutdown());
+    drop(collector);
+    assert!(batch.is_none_or(|batch| batch.frames() == 40), "a batch outlives its collector");
 }
 
 #[test]

@@ -2,6 +2,8 @@
 //! come and go.
 
 mod counting;
+#[path = "support/least.rs"]
+mod least;
 
 use std::sync::atomic::Ordering::Relaxed;
 
@@ -27,7 +29,7 @@ fn samplings() -> Vec<(Sampling, bool)> {
     ]
 }
 
-/// One test, so that no other thread of the test runner allocates meanwhile.
+/// One test, so that hardly any other thread of the test runner allocates meanwhile: its main thread may, once.
 #[test]
 fn steady_samples_allocate_nothing() {
     for (sampling, priorities) in samplings() {
@@ -36,9 +38,9 @@ fn steady_samples_allocate_nothing() {
         let mut collector =
             Collector::<CartPole>::builder().rows(8).frames_per_batch(160).build().expect("a collector");
         let mut sampler = replay.sampler().sampling(sampling).batch_size(64).build().expect("a sampler");
-        let (mut sample, mut allocations) = (Sample::default(), 0);
+        let mut sample = Sample::default();
         let new: Vec<f32> = (0..640).map(|i| (i % 11) as f32).collect();
-        for round in 0..600 {
+        let mut round = |_| {
             replay.extend(&collector.next().expect("endless").expect("no fault")).expect("room");
             let before = ALLOCATIONS.load(Relaxed);
             sampler.sample_into(&mut sample).expect("frames");
@@ -46,10 +48,11 @@ fn steady_samples_allocate_nothing() {
                 sampler.update_priorities(sample.frames(), &new[..sample.len()]).expect("there");
                 sampler.mark_update(&sample.frames()[..3]).expect("there");
             }
-            if round >= 300 {
-                allocations += ALLOCATIONS.load(Relaxed) - before;
-            }
-        }
+            ALLOCATIONS.load(Relaxed) - before
+        };
+        // What is made once.
+        (0..300).map(&mut round).for_each(drop);
+        let allocations = least::least_of(2, 0, || (0..300).map(&mut round).sum::<u64>());
         assert_eq!(allocations, 0, "{what}");
     }
 }

@@ -88,7 +88,7 @@ fn soak(delivery: Delivery, until: impl Fn(&Stats) -> bool) -> (Stats, Done) {
                 thread::sleep(Duration::from_millis(10));
             }
         });
-        while !until(&running.stats()) || weights.version() <= 10 {
+        loop {
             thread::sleep(Duration::from_millis(200));
             running.check().expect("it goes on");
             {
@@ -99,6 +99,9 @@ fn soak(delivery: Delivery, until: impl Fn(&Stats) -> bool) -> (Stats, Done) {
             }
             done.pauses += 1;
             done.saves += 1;
+            if until(&running.stats()) && weights.version() > 10 {
+                break;
+            }
         }
         over.store(true, Relaxed);
     });

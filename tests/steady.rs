@@ -3,6 +3,8 @@
 //! block in 63 entries.
 
 mod counting;
+#[path = "support/least.rs"]
+mod least;
 
 use std::sync::atomic::Ordering::Relaxed;
 
@@ -12,6 +14,7 @@ use gleaner::{
     policy::{Backend, NetworkSpec, Policy, plan::Activation},
     prelude::{CartPole, Collector, Pendulum, Replay, ReplayWriteMode, Rows},
 };
+use least::least_of;
 
 const ROWS: usize = 64;
 const TICKS: u64 = 50;
@@ -69,37 +72,38 @@ const STEADY: [(bool, usize, usize, bool); 9] = [
     (false, 2, 1, true),
 ];
 
-/// One test, so that no other thread of the test runner allocates meanwhile.
+/// One test, so that hardly any other thread of the test runner allocates meanwhile: its main thread may, once.
 #[test]
 fn a_thousand_steady_ticks_allocate_nothing() {
     for (trajectories, threads, policies, replay) in STEADY {
         let mut collector = collector(trajectories, threads, policies, replay);
         run(&mut collector, 4_000 * ROWS as u64);
-        let episodes = collector.stats().completed_trajectories;
         // `stats()` itself allocates a name, so the number of batches is taken beforehand.
         let batches = run(&mut collector, 1_000 * ROWS as u64) + 40;
-        let stepped = collector.stats().stepped_frames;
-        let before = ALLOCATIONS.load(Relaxed);
-        for _ in 0..batches {
-            take(&mut collector);
-        }
-        let allocations = ALLOCATIONS.load(Relaxed) - before;
-        let stats = collector.stats();
-        assert!(stats.stepped_frames - stepped >= 1_000 * ROWS as u64, "{batches} batches are too few");
-        assert!(stats.completed_trajectories > episodes + 100, "hardly an episode ended");
-        assert_eq!(stats.early_pieces > 0, trajectories && replay);
-        let rollouts = (stats.stepped_frames - stepped) / (ROWS as u64 * TICKS);
-        let allowed = if threads == 1 { 0 } else { rollouts.div_ceil(63) };
-        let what = format!(
-            "trajectories {trajectories}, {threads} threads, {policies} policies, replay {replay}, {rollouts} rollouts"
-        );
-        assert!(allocations <= allowed, "{what}: {allocations} allocations");
+        let excess = least_of(2, 0, || {
+            let begin = collector.stats();
+            let before = ALLOCATIONS.load(Relaxed);
+            for _ in 0..batches {
+                take(&mut collector);
+            }
+            let allocations = ALLOCATIONS.load(Relaxed) - before;
+            let stats = collector.stats();
+            let stepped = stats.stepped_frames - begin.stepped_frames;
+            assert!(stepped >= 1_000 * ROWS as u64, "{batches} batches are too few");
+            assert!(stats.completed_trajectories > begin.completed_trajectories + 100, "hardly an episode ended");
+            assert_eq!(stats.early_pieces > 0, trajectories && replay);
+            let rollouts = stepped / (ROWS as u64 * TICKS);
+            let allowed = if threads == 1 { 0 } else { rollouts.div_ceil(63) };
+            allocations.saturating_sub(allowed)
+        });
+        let what = format!("trajectories {trajectories}, {threads} threads, {policies} policies, replay {replay}");
+        assert_eq!(excess, 0, "{what}: allocations");
     }
-    episodes_that_go_on_under_weights_of_before();
+    assert_eq!(least_of(2, 0, episodes_that_go_on_under_weights_of_before), 0, "with two sets");
 }
 
-/// Half of the rows act by one set of weights, half by another.
-fn episodes_that_go_on_under_weights_of_before() {
+/// Allocations while half of the rows act by one set of weights, half by another.
+fn episodes_that_go_on_under_weights_of_before() -> u64 {
     let network = Policy::network(NetworkSpec::mlp(&[16, 16], Activation::Tanh)).backend(Backend::Cpu);
     let builder = Collector::<Pendulum>::builder().rows(ROWS).frames_per_batch(10 * ROWS).policy(network);
     let mut collector = builder.one_version_per_trajectory(true).build().unwrap();
@@ -116,5 +120,5 @@ fn episodes_that_go_on_under_weights_of_before() {
     let allocations = ALLOCATIONS.load(Relaxed) - before;
     let (lower, upper) = last.versions()[..ROWS].split_at(ROWS / 2);
     assert!(lower.iter().all(|version| *version == 1) && upper.iter().all(|version| *version == 0));
-    assert_eq!(allocations, 0, "with two sets");
+    allocations
 }

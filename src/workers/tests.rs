@@ -131,7 +131,7 @@ fn one_that_is_stuck_is_left_behind() {
     let reply = crew.call(1, move |_| held.recv().is_ok());
     let error = reply.wait(Instant::now() + Duration::from_millis(10)).unwrap_err().to_string();
     assert!(error.contains("worker 1"), "{error}");
-    let stopped = crew.stop(Instant::now() + Duration::from_secs(2));
+    let stopped = crew.stop(Instant::now() + Duration::from_secs(4));
     assert!(matches!(stopped[..], [(0, Stopped::Back(_)), (1, Stopped::Stuck)]));
     drop(send);
 }

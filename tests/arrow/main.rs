@@ -15,9 +15,14 @@ mod python;
 mod round;
 mod wrong;
 
-use std::path::PathBuf;
+use std::{
+    path::PathBuf,
+    sync::atomic::{AtomicU32, Ordering::Relaxed},
+};
 
-/// A place in the tests' own folder.
+/// A place in the tests' own folder, another one at each call: tests run beside each other.
 fn place(name: &str) -> PathBuf {
-    PathBuf::from(env!("CARGO_TARGET_TMPDIR")).join(format!("arrow-{name}-{}", std::process::id()))
+    static PLACES: AtomicU32 = AtomicU32::new(0);
+    let number = PLACES.fetch_add(1, Relaxed);
+    PathBuf::from(env!("CARGO_TARGET_TMPDIR")).join(format!("arrow-{name}-{}-{number}", std::process::id()))
 }

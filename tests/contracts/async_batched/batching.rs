@@ -11,11 +11,11 @@ use bevy_ecs::prelude::{Entity, With};
 use gleaner::{
     components::{End, Observation},
     policy::{HeadSpec, NetworkSpec, Normalize, Policy, head::LogStd},
-    prelude::{AsyncBatched, Layout, Replay, ReplayWriteMode, Rows},
+    prelude::{AsyncBatched, Batch, Collector, Layout, Replay, ReplayWriteMode, Rows},
 };
 
 use crate::support::{
-    balance,
+    balance, least_of,
     slow::{Gate, Slow, slow, uneven},
 };
 
@@ -134,20 +134,52 @@ fn ab18_a_replay_buffer_gets_every_frame() {
     }
 }
 
+/// The next batch, whose frames are of the episodes that they say.
+fn take(collector: &mut Collector<Slow>) -> Option<Batch<Slow>> {
+    let batch = collector.next()?.unwrap();
+    for i in 0..batch.len() {
+        assert_eq!(batch.observations()[i][2] as u32, batch.steps()[i].0, "a frame of another episode");
+    }
+    balance(&collector.stats()).unwrap();
+    Some(batch)
+}
+
 #[test]
 fn resets_and_seeds_take_rows_that_are_pending() {
+    let builder = slow(1 << 30, uneven).rows(6).frames_per_batch(60).seed(1);
+    let mut collector = builder.async_batched(AsyncBatched::default()).build().unwrap();
+    let deadline = Instant::now() + Duration::from_secs(60);
+    let forced = End::truncated_by(gleaner::components::Truncation::ForcedReset);
+    // Each row has a frame since its last reset that the next one can cut.
+    let mut since = [0; 6];
+    for turn in 0..3 {
+        while since.contains(&0) {
+            assert!(Instant::now() < deadline, "a row is not heard of: {since:?}");
+            let batch = take(&mut collector).unwrap();
+            assert!(batch.trajectories().is_empty(), "{:?}", batch.trajectories());
+            batch.observations().iter().for_each(|seen| since[seen[0] as usize] += 1);
+        }
+        match turn {
+            0 => collector.reset(Rows::Some(&[2])).unwrap(),
+            1 => collector.reset(Rows::All).unwrap(),
+            _ => drop(collector.set_seed(9).unwrap()),
+        }
+        balance(&collector.stats()).unwrap();
+        let reset = if turn == 0 { 2..3 } else { 0..6 };
+        since[reset.clone()].fill(0);
+        let batch = take(&mut collector).unwrap();
+        let ends: Vec<_> = batch.trajectories().iter().map(|t| (t.row.0 as usize, t.end)).collect();
+        assert_eq!(ends, reset.map(|row| (row, forced)).collect::<Vec<_>>(), "turn {turn}");
+        batch.observations().iter().for_each(|seen| since[seen[0] as usize] += 1);
+    }
+}
+
+#[test]
+fn resets_leave_the_budget_exact() {
     let builder = slow(1_000, uneven).rows(6).frames_per_batch(60).total_frames(600).seed(1);
     let mut collector = builder.async_batched(AsyncBatched::default()).build().unwrap();
-    let mut steps = Vec::new();
     for turn in 0.. {
-        let Some(batch) = collector.next() else { break };
-        let batch = batch.unwrap();
-        for i in 0..batch.len() {
-            assert_eq!(batch.observations()[i][2] as u32, batch.steps()[i].0, "a frame of another episode");
-        }
-        let ends: Vec<_> = batch.trajectories().iter().map(|t| (t.row.0, t.end)).collect();
-        steps.push(ends);
-        balance(&collector.stats()).unwrap();
+        let Some(_) = take(&mut collector) else { break };
         match turn {
             1 => collector.reset(Rows::Some(&[2])).unwrap(),
             3 => collector.reset(Rows::All).unwrap(),
@@ -155,12 +187,6 @@ fn resets_and_seeds_take_rows_that_are_pending() {
             _ => {}
         }
         balance(&collector.stats()).unwrap();
-    }
-    let forced = End::truncated_by(gleaner::components::Truncation::ForcedReset);
-    assert_eq!(steps[2], [(2, forced)]);
-    for turn in [4, 6] {
-        let rows: Vec<_> = steps[turn].iter().map(|(row, end)| (*row, *end == forced)).collect();
-        assert_eq!(rows, (0..6).map(|row| (row, true)).collect::<Vec<_>>(), "turn {turn}");
     }
     assert_eq!(collector.stats().stepped_frames, 600);
 }
@@ -203,7 +229,11 @@ fn used() -> Duration {
 fn r4_waiting_for_rows_uses_no_processor() {
     let builder = slow(1_000, |_, _, _| sleep(Duration::from_millis(250))).rows(2).frames_per_batch(8);
     let mut collector = builder.async_batched(AsyncBatched::default()).build().unwrap();
-    let before = used();
-    collector.next().unwrap().unwrap();
-    assert!(used() - before < Duration::from_millis(60), "{:?} in 1 s of waiting", used() - before);
+    let bound = Duration::from_millis(60);
+    let spent = least_of(3, bound, || {
+        let before = used();
+        collector.next().unwrap().unwrap();
+        used() - before
+    });
+    assert!(spent <= bound, "{spent:?} in 1 s of waiting");
 }

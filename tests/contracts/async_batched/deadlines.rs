@@ -1,7 +1,7 @@
 //! X10 and H2: a row that takes too long is handled by the fault policy; nobody waits for a thread that is stuck.
 
 use std::{
-    thread::sleep,
+    thread::{self, sleep},
     time::{Duration, Instant},
 };
 
@@ -15,11 +15,14 @@ use crate::support::{
     slow::{Gate, slow, uneven},
 };
 
-/// Long enough that no row but one that hangs is ever late, however busy the machine is.
-const LATE: Duration = Duration::from_secs(2);
+const MINUTE: Duration = Duration::from_secs(60);
 
-fn within(on_fault: FaultPolicy) -> AsyncBatched {
-    AsyncBatched { step_deadline: LATE, shutdown: LATE, on_fault, ..AsyncBatched::default() }
+/// A row that hangs is late after two seconds. The others step only while all `rows` are ready, or when `window` is
+/// over: they mostly rest meanwhile, and are not late too where the machine is busy. At the end nobody waits for
+/// threads that were given up.
+fn within(on_fault: FaultPolicy, rows: usize, window: Duration) -> AsyncBatched {
+    let (step_deadline, shutdown) = (Duration::from_secs(2), MINUTE);
+    AsyncBatched { step_deadline, shutdown, min_ready: rows, window, on_fault, ..AsyncBatched::default() }
 }
 
 #[test]
@@ -28,8 +31,8 @@ fn x10_a_row_that_hangs_stops_the_collection_by_name() {
     let held = gate.clone();
     let builder =
         slow(4, move |row, episode, t| if (row, episode, t) == (5, 1, 2) { held.wait() } else { uneven(row, 0, t) });
-    let builder = builder.rows(8).frames_per_batch(100).seed(77).async_batched(within(FaultPolicy::Stop));
-    let mut collector = builder.build().unwrap();
+    let builder = builder.rows(8).frames_per_batch(100).seed(77);
+    let mut collector = builder.async_batched(within(FaultPolicy::Stop, 8, MINUTE)).build().unwrap();
     let begun = Instant::now();
     let error = collector.by_ref().find_map(Result::err).expect("row 5 hangs");
     let Error::StepDeadline { row, episode, step, seed, worker, .. } = error else { panic!("{error}") };
@@ -53,11 +56,11 @@ fn x10_a_row_that_hangs_starts_anew_and_its_late_frame_is_dropped() {
     let held = gate.clone();
     let act = move |row, episode, t| if (row, episode, t) == (2, 1, 3) { held.wait() } else { uneven(row, episode, t) };
     let builder = slow(6, act).rows(4).frames_per_batch(40);
-    let builder = builder.async_batched(within(FaultPolicy::RestartRow { retries: 1 }));
-    let mut collector = builder.build().unwrap();
+    let options = within(FaultPolicy::RestartRow { retries: 1 }, 4, Duration::from_millis(100));
+    let mut collector = builder.async_batched(options).build().unwrap();
     let mut frames = Vec::<(u32, u32, u32, TrajectoryId)>::new();
     let mut ended = Vec::new();
-    let until = Instant::now() + Duration::from_secs(60);
+    let until = Instant::now() + MINUTE;
     // The others go on until the row has started anew.
     while !frames.iter().any(|(row, episode, ..)| (*row, *episode) == (2, 2)) {
         assert!(Instant::now() < until, "{:?}", collector.stats());
@@ -103,7 +106,7 @@ fn x10_a_row_that_hangs_again_and_again_stops_the_collection() {
     })
     .rows(3)
     .frames_per_batch(5_000);
-    let options = within(FaultPolicy::RestartRow { retries: 2 });
+    let options = within(FaultPolicy::RestartRow { retries: 2 }, 3, MINUTE);
     let mut collector = builder.async_batched(options).build().unwrap();
     let error = loop {
         match collector.next() {
@@ -123,7 +126,7 @@ fn x10_a_row_that_hangs_again_and_again_stops_the_collection() {
 #[test]
 fn h2_the_end_comes_within_its_deadline_whatever_threads_do() {
     // Dropped before the first batch, after one, while a thread is stuck; shut down twice.
-    for (batches, shutdown) in [(0, false), (1, false), (1, true)] {
+    let end = |batches, shutdown| {
         let gate = Gate::default();
         let held = gate.clone();
         let builder = slow(9, move |row, _, t| {
@@ -133,7 +136,8 @@ fn h2_the_end_comes_within_its_deadline_whatever_threads_do() {
         })
         .rows(3)
         .frames_per_batch(30);
-        let options = AsyncBatched { shutdown: LATE, ..AsyncBatched::default() };
+        // Long enough that no thread but the one that is stuck is left behind.
+        let options = AsyncBatched { shutdown: Duration::from_secs(4), ..AsyncBatched::default() };
         let mut collector = builder.async_batched(options).build().unwrap();
         for _ in 0..batches {
             collector.next().unwrap().unwrap();
@@ -153,5 +157,11 @@ fn h2_the_end_comes_within_its_deadline_whatever_threads_do() {
         assert!(begun.elapsed() < Duration::from_secs(30), "{:?}", begun.elapsed());
         assert_eq!(monitor.stats().abandoned, batches, "{batches} batches, shutdown {shutdown}");
         gate.open();
-    }
+    };
+    // At once: together they wait no longer than one.
+    thread::scope(|scope| {
+        for (batches, shutdown) in [(0, false), (1, false), (1, true)] {
+            scope.spawn(move || end(batches, shutdown));
+        }
+    });
 }

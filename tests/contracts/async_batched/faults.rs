@@ -69,7 +69,9 @@ fn x12_a_row_that_panics_starts_anew_and_the_others_go_on() {
         let fault = Fault { call, kind: Kind::Panic, row: 1, episode, step };
         // The environment counts episodes by its stream, so the fault comes once.
         let builder = Faulty::builder(6, Some(fault)).rows(3).frames_per_batch(50).total_frames(500).trajs_per_batch(4);
+        // In step, so that none takes the budget before row 1 has come to its fault.
         let options = pooled(FaultPolicy::RestartRow { retries: 1 });
+        let options = AsyncBatched { min_ready: 3, window: Duration::from_secs(60), ..options };
         let mut collector = builder.async_batched(options).build().unwrap();
         let mut cut = Vec::new();
         while let Some(batch) = collector.next() {

@@ -1,6 +1,9 @@
 //! I10: every wait ends by its deadline, and one that was in vain costs nothing.
 
-use std::time::{Duration, Instant};
+use std::{
+    thread::sleep,
+    time::{Duration, Instant},
+};
 
 use super::{AT_ONCE, SOON};
 use crate::support::{
@@ -41,11 +44,12 @@ fn i10_waits_end_by_their_deadlines_and_lose_nothing() {
     for stepping in Stepping::ALL {
         let (gate, replay) = (Gate::default(), Replay::new(1 << 16).unwrap());
         let held = gate.clone();
-        // All rows stand in their second episode.
-        let builder = slow(5, move |_, episode, t| {
-            if (episode, t) == (1, 2) {
-                held.wait()
-            }
+        // All rows stand in their second episode. Later they take their time, so that the budget, which is what the
+        // buffer holds, outlasts the waits.
+        let builder = slow(5, move |_, episode, t| match (episode, t) {
+            (1, 2) => held.wait(),
+            (20.., _) => sleep(Duration::from_millis(1)),
+            _ => {}
         });
         let policy = Policy::network(NetworkSpec::default()).backend(Backend::Cpu);
         let builder = builder.rows(4).frames_per_batch(40).replay(&replay).policy(policy).total_frames(1 << 16);

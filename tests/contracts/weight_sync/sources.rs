@@ -32,10 +32,10 @@ impl Drop for Folder {
     }
 }
 
-/// Weights of the stamp `stamp` in `file`, changed `age` seconds ago.
-fn write(file: &PathBuf, stamp: u64, age: u64) {
+/// Weights of the stamp `stamp` in `file`, changed at `second`.
+fn write(file: &PathBuf, stamp: u64, second: u64) {
     stamped_weights(stamp).save(file).unwrap();
-    let changed = SystemTime::now() - Duration::from_secs(age);
+    let changed = SystemTime::UNIX_EPOCH + Duration::from_secs(1_000_000_000 + second);
     fs::File::options().write(true).open(file).unwrap().set_modified(changed).unwrap();
 }
 
@@ -61,13 +61,13 @@ fn a_file_is_looked_at_between_rollouts_and_its_error_is_told_once() {
     for (i, kind) in KINDS.into_iter().enumerate() {
         let folder = Folder::new(&format!("file-{i}"));
         let file = folder.file("policy.safetensors");
-        write(&file, 3, 9);
+        write(&file, 3, 1);
         let builder = of_kind(kind, 4).policy(stamped_network()).weight_sync(WeightSync::file(&file));
         let mut collector = builder.build().unwrap();
         // Before the first frame, wherever it is stepped.
         let batch = collector.next().unwrap().unwrap();
         assert!(batch.actions().iter().all(|action| *action == 3.0), "{kind:?}");
-        write(&file, 4, 8);
+        write(&file, 4, 2);
         acts(&mut collector, 4);
         assert_eq!(collector.weights().unwrap().version(), 2);
         // Half a file; one of another network; none. Iteration goes on.
@@ -85,7 +85,7 @@ fn a_file_is_looked_at_between_rollouts_and_its_error_is_told_once() {
             assert!(error.to_string().contains("policy.safetensors"), "{error}");
             acts(&mut collector, 4);
         }
-        write(&file, 6, 7);
+        write(&file, 6, 3);
         acts(&mut collector, 6);
         // Who publishes by hand is heard too.
         collector.weights().unwrap().publish(stamped_weights(7)).unwrap();
@@ -100,15 +100,15 @@ fn of_a_folder_the_newest_file_counts() {
     let mut collector = builder.build().unwrap();
     // There is none yet.
     acts(&mut collector, 0);
-    write(&folder.file("step-10.safetensors"), 10, 100);
-    write(&folder.file("step-9.safetensors"), 9, 200);
+    write(&folder.file("step-10.safetensors"), 10, 20);
+    write(&folder.file("step-9.safetensors"), 9, 10);
     fs::write(folder.file("zzz.txt"), "nothing").unwrap();
     acts(&mut collector, 10);
-    write(&folder.file("a.safetensors"), 11, 50);
+    write(&folder.file("a.safetensors"), 11, 40);
     acts(&mut collector, 11);
     assert_eq!(collector.weights().unwrap().version(), 2);
     // An older one that comes late changes nothing.
-    write(&folder.file("step-8.safetensors"), 8, 70);
+    write(&folder.file("step-8.safetensors"), 8, 30);
     acts(&mut collector, 11);
     // One of the same age: by name.
     let changed = fs::metadata(folder.file("a.safetensors")).unwrap().modified().unwrap();
@@ -120,7 +120,7 @@ fn of_a_folder_the_newest_file_counts() {
     fs::remove_file(&twin).unwrap();
     assert!(matches!(collector.next().unwrap(), Err(Error::WeightsSource(_))));
     acts(&mut collector, 12);
-    write(&folder.file("c.safetensors"), 13, 10);
+    write(&folder.file("c.safetensors"), 13, 50);
     acts(&mut collector, 13);
 }
 
@@ -128,13 +128,13 @@ fn of_a_folder_the_newest_file_counts() {
 fn wf_a_file_is_looked_at_no_more_often_than_asked() {
     let folder = Folder::new("every");
     let file = folder.file("policy.safetensors");
-    write(&file, 1, 9);
+    write(&file, 1, 1);
     let every = Duration::from_millis(500);
     let sync = WeightSync::File { path: file.clone(), names: None, every, policy: 0 };
     let mut collector = of_kind(KINDS[0], 4).policy(stamped_network()).weight_sync(sync).build().unwrap();
     let before = Instant::now();
     acts(&mut collector, 1);
-    write(&file, 2, 8);
+    write(&file, 2, 2);
     collector.next().unwrap().unwrap();
     // A machine that is slow enough to be late may have looked.
     if before.elapsed() < every {

@@ -7,7 +7,7 @@ use std::{
 };
 
 use crate::support::{
-    Call, Fault, Faulty, Kind, Stepping, balance,
+    Call, Fault, Faulty, Kind, Stepping, balance, least_of,
     slow::{Gate, slow},
 };
 use gleaner::prelude::{CartPole, Collector, Error, Replay, Running};
@@ -194,10 +194,13 @@ fn a_paused_collector_uses_no_cpu() {
             ids
         };
         let threads = paused.with(SOON, own).unwrap();
-        let before: u64 = threads.iter().map(|thread| used(thread)).sum();
-        thread::sleep(Duration::from_millis(500));
-        let spent: u64 = threads.iter().map(|thread| used(thread)).sum::<u64>() - before;
-        assert!(spent < 5_000_000, "{spent} ns on {threads:?}");
+        let all = || threads.iter().map(|thread| used(thread)).sum::<u64>();
+        let spent = least_of(3, 5_000_000, || {
+            let before = all();
+            thread::sleep(Duration::from_millis(500));
+            all() - before
+        });
+        assert!(spent <= 5_000_000, "{spent} ns on {threads:?}");
     }
 }
 
