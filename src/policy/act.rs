@@ -5,9 +5,9 @@ use std::sync::{Mutex, PoisonError};
 use super::{
     actor::{Lane, NetworkActor},
     evaluate::encode,
-    infer::Rows,
     normalize::Normalizer,
     plan::{Exploration, Forward, Memory, Outcome, States},
+    rows::Rows,
 };
 use crate::{
     components::{Masks, Threads, TickReport},

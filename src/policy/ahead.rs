@@ -1,16 +1,17 @@
 //! The first lane's coming actions, made while the second lane steps.
 
 use bevy_ecs::prelude::*;
-use bytemuck::{Pod, Zeroable, cast_slice};
+use bytemuck::{Pod, cast_slice};
 
 use super::{
     actor::{Actor, ActorKind},
-    infer::{Acting, Rows},
+    infer::Acting,
+    rows::{OwnRows, Rows},
 };
 use crate::{
     components::{
-        ActionKey, ActionMask, End, Episode, EpisodeStep, Lane, LogProb, LowerRows, Observation, RowIndex, Slot,
-        TickPlan, TickReport, Value,
+        ActionKey, ActionMask, End, Episode, EpisodeStep, Lane, LowerRows, Observation, RowIndex, Slot, TickPlan,
+        TickReport,
     },
     task::Task,
 };
@@ -27,16 +28,7 @@ pub(super) struct Ahead<T: Task> {
     given: Option<Given>,
     /// Rows that the policy acted for, in difference to random ones.
     acted: u64,
-    observations: Vec<T::Observation>,
-    masks: Vec<T::Mask>,
-    keys: Vec<ActionKey>,
-    episodes: Vec<Episode>,
-    steps: Vec<EpisodeStep>,
-    rows: Vec<RowIndex>,
-    slots: Vec<Slot>,
-    actions: Vec<T::Action>,
-    log_probs: Vec<LogProb>,
-    values: Vec<Value>,
+    made: OwnRows<T>,
 }
 
 /// What actions depend on beside the rows.
@@ -49,20 +41,7 @@ struct Given {
 
 impl<T: Task> Default for Ahead<T> {
     fn default() -> Self {
-        Self {
-            given: None,
-            acted: 0,
-            observations: Vec::new(),
-            masks: Vec::new(),
-            keys: Vec::new(),
-            episodes: Vec::new(),
-            steps: Vec::new(),
-            rows: Vec::new(),
-            slots: Vec::new(),
-            actions: Vec::new(),
-            log_probs: Vec::new(),
-            values: Vec::new(),
-        }
+        Self { given: None, acted: 0, made: OwnRows::default() }
     }
 }
 
@@ -89,66 +68,42 @@ fn infer_ahead_with<T: Task>(
         return;
     }
     let mut ahead = std::mem::take(&mut actor.ahead);
-    ahead.clear();
+    let made = &mut ahead.made;
+    made.clear();
     for ((observations, masks), (keys, episodes, steps, rows, slots), ends) in chunks {
-        ahead.observations.extend_from_slice(Observation::values(observations));
-        ahead.masks.extend_from_slice(ActionMask::values(masks));
-        ahead.keys.extend_from_slice(keys);
-        ahead.episodes.extend_from_slice(episodes);
+        made.observations.extend_from_slice(Observation::values(observations));
+        made.masks.extend_from_slice(ActionMask::values(masks));
+        made.keys.extend_from_slice(keys);
+        made.episodes.extend_from_slice(episodes);
         // As Assemble will count.
         let next = |(step, end): (&EpisodeStep, &End)| EpisodeStep(if end.done() { 0 } else { step.0 + 1 });
-        ahead.steps.extend(steps.iter().zip(ends).map(next));
-        ahead.rows.extend_from_slice(rows);
-        ahead.slots.extend_from_slice(slots);
+        made.steps.extend(steps.iter().zip(ends).map(next));
+        made.rows.extend_from_slice(rows);
+        made.slots.extend_from_slice(slots);
     }
     ahead.make(actor, Acting { active, random }, plan);
     actor.ahead = ahead;
 }
 
 impl<T: Task> Ahead<T> {
-    fn clear(&mut self) {
-        self.observations.clear();
-        self.masks.clear();
-        self.keys.clear();
-        self.episodes.clear();
-        self.steps.clear();
-        self.rows.clear();
-        self.slots.clear();
-    }
-
     fn make(&mut self, actor: &mut Actor<T>, acting: Acting, plan: &TickPlan<T>) {
-        let n = self.slots.len();
-        self.actions.resize(n, T::Action::zeroed());
-        self.log_probs.resize(n, LogProb(0.0));
-        self.values.resize(n, Value(0.0));
-        let rows = Rows {
-            observations: &self.observations,
-            masks: &self.masks,
-            keys: &self.keys,
-            episodes: &self.episodes,
-            steps: &self.steps,
-            rows: &self.rows,
-            slots: &self.slots,
-            actions: &mut self.actions,
-            log_probs: &mut self.log_probs,
-            values: &mut self.values,
-        };
         // An error is met again in its own tick.
         let report = TickReport::default();
         let before = std::mem::take(&mut actor.acted);
-        actor.act_by_role(rows, acting, plan, &report);
+        actor.act_by_role(self.made.lend(), acting, plan, &report);
         self.acted = std::mem::replace(&mut actor.acted, before);
         self.given = (!report.failed()).then(|| Given::of(actor, acting, plan));
     }
 
     fn fits(&self, given: Given, rows: &Rows<'_, T>) -> bool {
+        let made = &self.made;
         self.given == Some(given)
-            && bytes(&self.slots) == bytes(rows.slots)
-            && bytes(&self.steps) == bytes(rows.steps)
-            && bytes(&self.episodes) == bytes(rows.episodes)
-            && self.keys == rows.keys
-            && bytes(&self.observations) == bytes(rows.observations)
-            && bytes(&self.masks) == bytes(rows.masks)
+            && bytes(&made.slots) == bytes(rows.slots)
+            && bytes(&made.steps) == bytes(rows.steps)
+            && bytes(&made.episodes) == bytes(rows.episodes)
+            && made.keys == rows.keys
+            && bytes(&made.observations) == bytes(rows.observations)
+            && bytes(&made.masks) == bytes(rows.masks)
     }
 }
 
@@ -168,9 +123,7 @@ impl<T: Task> Actor<T> {
         if fits {
             // Those of another policy are its to give.
             for i in (0..rows.slots.len()).filter(|i| own.contains(&rows.slots[*i].0)) {
-                rows.actions[i] = ahead.actions[i];
-                rows.log_probs[i] = ahead.log_probs[i];
-                rows.values[i] = ahead.values[i];
+                ahead.made.give(i, rows, i);
             }
             self.acted += ahead.acted;
         }

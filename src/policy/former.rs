@@ -4,12 +4,12 @@ use std::sync::{Arc, PoisonError};
 
 use super::{
     actor::{Actor, ActorKind, NetworkActor},
-    infer::Rows,
     normalize::Normalizer,
     packing::PackedWeights,
+    rows::{OwnRows, Rows},
 };
 use crate::{
-    components::{ActionKey, Episode, EpisodeStep, LogProb, RowIndex, Slot, TickReport, Value, Weights},
+    components::{EpisodeStep, Slot, TickReport, Weights},
     error::Error,
     task::Task,
 };
@@ -56,7 +56,7 @@ struct Former<T: Task> {
     away: bool,
     /// Number of the set and place in the run, of each row, in this order. Scratch.
     order: Vec<(u32, u32)>,
-    gathered: Gathered<T>,
+    gathered: OwnRows<T>,
 }
 
 /// No version of a policy's.
@@ -85,7 +85,7 @@ impl<T: Task> Former<T> {
             sets: Vec::new(),
             away: false,
             order: Vec::new(),
-            gathered: Gathered::default(),
+            gathered: OwnRows::default(),
         }
     }
 
@@ -113,8 +113,8 @@ impl<T: Task> ByEpisode<T> for Former<T> {
     ) {
         self.sort(rows.slots, rows.steps);
         let Self { sets, away, order, gathered, .. } = self;
-        gathered.gather(&rows, order);
-        let mut rest = gathered.rows();
+        gather(&rows, order, gathered);
+        let mut rest = gathered.lend();
         for run in order.chunk_by(|a, b| a.0 == b.0) {
             let (own, behind) = rest.split_at(run.len());
             let (first, set) = (own.rows[0].0, sets.get_mut(run[0].0 as usize));
@@ -126,7 +126,9 @@ impl<T: Task> ByEpisode<T> for Former<T> {
             }
             rest = behind;
         }
-        gathered.scatter(&mut rows, order);
+        for (own, (_, at)) in order.iter().enumerate() {
+            gathered.give(own, &mut rows, *at as usize);
+        }
     }
 
     fn keep(&mut self, set: Set) {
@@ -240,73 +242,15 @@ impl<T: Task> Actor<T> {
     }
 }
 
-/// Columns of rows that act by the same weights but lie apart, side by side.
-struct Gathered<T: Task> {
-    observations: Vec<T::Observation>,
-    masks: Vec<T::Mask>,
-    keys: Vec<ActionKey>,
-    episodes: Vec<Episode>,
-    steps: Vec<EpisodeStep>,
-    rows: Vec<RowIndex>,
-    slots: Vec<Slot>,
-    actions: Vec<T::Action>,
-    log_probs: Vec<LogProb>,
-    values: Vec<Value>,
-}
-
-impl<T: Task> Default for Gathered<T> {
-    fn default() -> Self {
-        Self {
-            observations: Vec::new(),
-            masks: Vec::new(),
-            keys: Vec::new(),
-            episodes: Vec::new(),
-            steps: Vec::new(),
-            rows: Vec::new(),
-            slots: Vec::new(),
-            actions: Vec::new(),
-            log_probs: Vec::new(),
-            values: Vec::new(),
-        }
+/// Copies all rows, in `order`: those that act by the same weights lie side by side then.
+fn gather<T: Task>(from: &Rows<'_, T>, order: &[(u32, u32)], to: &mut OwnRows<T>) {
+    macro_rules! columns {
+        ($($column:ident),*) => {$(
+            to.$column.clear();
+            to.$column.extend(order.iter().map(|(_, at)| from.$column[*at as usize]));
+        )*};
     }
-}
-
-impl<T: Task> Gathered<T> {
-    /// Takes all rows, in `order`.
-    fn gather(&mut self, from: &Rows<'_, T>, order: &[(u32, u32)]) {
-        macro_rules! columns {
-            ($($column:ident),*) => {$(
-                self.$column.clear();
-                self.$column.extend(order.iter().map(|(_, at)| from.$column[*at as usize]));
-            )*};
-        }
-        columns!(observations, masks, keys, episodes, steps, rows, slots, actions, log_probs, values);
-    }
-
-    fn rows(&mut self) -> Rows<'_, T> {
-        Rows {
-            observations: &self.observations,
-            masks: &self.masks,
-            keys: &self.keys,
-            episodes: &self.episodes,
-            steps: &self.steps,
-            rows: &self.rows,
-            slots: &self.slots,
-            actions: &mut self.actions,
-            log_probs: &mut self.log_probs,
-            values: &mut self.values,
-        }
-    }
-
-    /// Brings back what the policy said.
-    fn scatter(&self, to: &mut Rows<'_, T>, order: &[(u32, u32)]) {
-        for (n, (_, at)) in order.iter().enumerate() {
-            let at = *at as usize;
-            to.actions[at] = self.actions[n];
-            to.log_probs[at] = self.log_probs[n];
-            to.values[at] = self.values[n];
-        }
-    }
+    columns!(observations, masks, keys, episodes, steps, rows, slots);
 }
 
 #[cfg(test)]

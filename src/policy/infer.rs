@@ -13,6 +13,7 @@ use super::{
     plan::Exploration,
     policy::ActFunction,
     random::random_actions,
+    rows::Rows,
 };
 use crate::{
     components::{
@@ -20,7 +21,6 @@ use crate::{
         Slot, Threads, TickPlan, TickReport, Value,
     },
     error::{Error, panic_message},
-    seed::Streams,
     task::Task,
 };
 
@@ -29,37 +29,6 @@ type InferColumns<T> = (
     (&'static ActionKey, &'static Episode, &'static EpisodeStep, &'static RowIndex, &'static Slot),
     (&'static mut Action<T>, &'static mut LogProb, &'static mut Value),
 );
-
-/// Slices of equal length over the columns of a run of rows.
-pub(super) struct Rows<'a, T: Task> {
-    pub observations: &'a [T::Observation],
-    pub masks: &'a [T::Mask],
-    pub keys: &'a [ActionKey],
-    pub episodes: &'a [Episode],
-    pub steps: &'a [EpisodeStep],
-    pub rows: &'a [RowIndex],
-    pub slots: &'a [Slot],
-    pub actions: &'a mut [T::Action],
-    pub log_probs: &'a mut [LogProb],
-    pub values: &'a mut [Value],
-}
-
-impl<'a, T: Task> Rows<'a, T> {
-    pub(super) fn split_at(self, mid: usize) -> (Rows<'a, T>, Rows<'a, T>) {
-        macro_rules! halves {
-            (mut: $($m:ident),*; ref: $($r:ident),*) => {{
-                $( let $m = self.$m.split_at_mut(mid); )*
-                $( let $r = self.$r.split_at(mid); )*
-                (Rows { $($m: $m.0,)* $($r: $r.0,)* }, Rows { $($m: $m.1,)* $($r: $r.1,)* })
-            }};
-        }
-        halves!(mut: actions, log_probs, values; ref: observations, masks, keys, episodes, steps, rows, slots)
-    }
-
-    fn streams(&self) -> Streams<'a> {
-        Streams::new(self.keys, self.episodes, self.steps)
-    }
-}
 
 /// Acts for all active rows of a lane, each policy for its own.
 pub(crate) fn infer<T: Task, L: Lane>(

@@ -33,6 +33,7 @@ mod policy;
 pub mod random;
 mod remember;
 mod resolve;
+mod rows;
 mod saved;
 mod served;
 mod server;

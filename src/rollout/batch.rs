@@ -219,6 +219,27 @@ impl<T: Task> Batch<T> {
         Ok(array)
     }
 
+    /// [`array`](Self::array) of a time-major batch in `workers` parts of as many rows, first of all:
+    /// `[workers, ticks, rows / workers, …]`, as a view with other strides. Workers in step lie in their order. Their
+    /// ticks one behind the other, `[workers · ticks, rows / workers, …]`, are a copy: `.to_shape(…)` of it.
+    ///
+    /// Errors: those of `array`; another layout, and rows that `workers` does not divide.
+    pub fn array_by_worker<E: Pod>(&self, name: &str, workers: usize) -> Result<ArrayViewD<'_, E>, Error> {
+        let error = |problem: String| Error::State { call: "array_by_worker", problem };
+        let Layout::TimeMajor { ticks, rows } = self.layout() else {
+            return Err(error(format!("the layout is {:?}; legal: time-major batches", self.layout())));
+        };
+        if workers == 0 || !rows.is_multiple_of(workers) {
+            return Err(error(format!("workers is {workers}; legal: divisors of {rows} rows")));
+        }
+        let array = self.array(name)?;
+        let mut shape = vec![ticks, workers, rows / workers];
+        shape.extend(&array.shape()[2..]);
+        let mut array = array.into_shape_with_order(shape).map_err(|source| error(source.to_string()))?;
+        array.swap_axes(0, 1);
+        Ok(array)
+    }
+
     /// The value of the real observation after each slot, for estimators: the recorded value of the next frame where
     /// the episode goes on within the batch, else the policy's value, under its newest adopted weights, of
     /// [`next_observation`](Self::next_observation). 0 in slots without a frame, and where one of several policies gives

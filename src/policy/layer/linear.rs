@@ -154,7 +154,7 @@ impl WithSimd for Dots<'_> {
                 let last = simd.partial_load_f32s(rest);
                 let mut sums = [simd.splat_f32s(0.0); TILE];
                 // All of one length: an index is checked once.
-                let mut rows = [&weights[..]; TILE];
+                let mut rows = [weights; TILE];
                 for (row, sum) in sums.iter_mut().enumerate() {
                     let (values, rest) = S::as_simd_f32s(&from[row * self.stride..][..*inputs]);
                     rows[row] = &values[..weights.len()];

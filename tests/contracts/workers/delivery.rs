@@ -56,6 +56,30 @@ fn ms03_results_are_in_the_order_of_rows() {
 }
 
 #[test]
+fn ms04_a_batch_has_its_workers_side_by_side_or_one_behind_the_other() {
+    let builder = delayed(|_| Duration::ZERO).rows(4).workers(2).frames_per_batch(12);
+    let batch = builder.build().unwrap().next().unwrap().unwrap();
+    let (rows, workers) =
+        (batch.array_by_row("observation").unwrap(), batch.array_by_worker("observation", 2).unwrap());
+    assert_eq!((rows.shape(), workers.shape()), (&[4, 3, 3][..], &[2, 3, 2, 3][..]));
+    let ticks = workers.to_shape((6, 2, 3)).unwrap();
+    for (worker, tick, i) in (0..12).map(|i| (i / 6, i / 2 % 3, i % 2)) {
+        let (row, seen) = (2 * worker + i, &batch.observations()[tick * 4 + 2 * worker + i]);
+        assert_eq!(seen[0] as usize, row);
+        for (element, x) in seen.iter().enumerate() {
+            let all: [f32; 3] = [
+                rows[[row, tick, element].as_slice()],
+                workers[[worker, tick, i, element].as_slice()],
+                ticks[[worker * 3 + tick, i, element]],
+            ];
+            assert_eq!(all, [*x; 3]);
+        }
+    }
+    let error = batch.array_by_worker::<f32>("observation", 3).unwrap_err().to_string();
+    assert!(error.contains("workers is 3; legal: divisors of 4 rows"), "{error}");
+}
+
+#[test]
 fn sc58_workers_are_entities_and_know_their_number() {
     let builder = tags(Script::all(4, Ending::Terminated)).rows(5).workers(2).frames_per_batch(5);
     let mut collector = builder.build().unwrap();
