@@ -2,6 +2,7 @@ use std::sync::atomic::{AtomicUsize, Ordering::Relaxed};
 
 use super::*;
 use crate::{
+    components::{ActionKey, Episode, LogProb, RowIndex, Value},
     policy::{
         Backend, Exploration, InferenceServer, NetworkSpec, Policy, ServerConfig,
         actor::Duty,
