@@ -64,9 +64,8 @@ fn settled(bound: f64, mut turn: impl FnMut() -> f64) -> f64 {
 fn r1_a_step_of_an_empty_environment_is_cheap() {
     let _alone = alone();
     // Microseconds a tick; a loop in Python takes about 5 for one row.
-    for (rows, bound) in [(1, 25.0), (8, 30.0), (64, 60.0)] {
-        // Few, so that now and then nothing comes between.
-        let ticks = 128;
+    // Few ticks, so that now and then nothing comes between.
+    for (rows, ticks, bound) in [(1, 128, 25.0), (8, 64, 30.0), (64, 16, 60.0)] {
         let mut collector = Collector::<Idle>::builder().rows(rows).frames_per_batch(rows * ticks).build().unwrap();
         let mut least = f64::INFINITY;
         let tick = settled(bound, || {
