@@ -51,7 +51,7 @@ struct Scratch {
     /// Rows of a block, a multiple of [`TILE`].
     rows: usize,
     input: Floats,
-    /// These have rows padded to whole panels.
+    /// These have rows that are [`padded`].
     hidden: Vec<Floats>,
     params: Floats,
     value: Floats,
@@ -223,4 +223,4 @@ fn block(
 
 #[cfg(test)]
 #[path = "cpu_tests/mod.rs"]
-mod tests;
+pub(super) mod tests;

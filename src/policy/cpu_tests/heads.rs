@@ -111,7 +111,7 @@ fn outputs_are_those_of_the_action_taken() {
         let mut network = head_network(spec, &space);
         let head = network.plan().head.clone();
         let inputs: Vec<f32> = (0..4 * 300).map(|i| ((i * 7_919) % 211) as f32 * 0.006 - 0.6).collect();
-        for (arch, masked) in [(Arch::new(), true), (Arch::Scalar, false)] {
+        for (arch, masked) in instruction_sets().into_iter().zip([true, true, false]) {
             network.arch = arch;
             let rows = Rows::new(network.plan(), inputs.clone(), 0).run(&mut network, Exploration::Sample, masked);
             let (mut compared, mut distinct) = (0, std::collections::HashSet::new());

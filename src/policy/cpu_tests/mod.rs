@@ -19,13 +19,13 @@ use crate::{
 };
 
 /// All that this machine has: the widest, what a lesser machine would take, none.
-fn instruction_sets() -> Vec<Arch> {
-    let mut sets = vec![Arch::new(), Arch::Scalar];
-    #[cfg(any(target_arch = "x86", target_arch = "x86_64"))]
-    if let Arch::V4(wide) = sets[0] {
-        sets.push(Arch::V3(*wide));
-    }
-    sets
+pub(super) fn instruction_sets() -> Vec<Arch> {
+    let lesser = match Arch::new() {
+        #[cfg(any(target_arch = "x86", target_arch = "x86_64"))]
+        Arch::V4(wide) => Arch::V3(*wide),
+        arch => arch,
+    };
+    vec![Arch::new(), lesser, Arch::Scalar]
 }
 
 /// Inputs and outputs of one call.

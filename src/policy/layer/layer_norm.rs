@@ -82,10 +82,10 @@ impl<A: Elementwise> WithSimd for Run<'_, '_, A> {
             scratch[*width..].fill(0.0);
             let variance = inverse * total(simd, scratch, |x| simd.mul_f32s(x, x));
             let scale = simd.splat_f32s(1.0 / (variance + EPSILON).sqrt());
-            let elements = S::as_simd_f32s(scratch).0.iter().zip(weight).zip(bias);
-            for (to, ((x, weight), bias)) in S::as_mut_simd_f32s(to).0.iter_mut().zip(elements) {
-                *to = A::apply(simd, simd.mul_add_e_f32s(simd.mul_f32s(*x, scale), *weight, *bias));
+            for (x, (weight, bias)) in S::as_mut_simd_f32s(scratch).0.iter_mut().zip(weight.iter().zip(bias)) {
+                *x = A::apply(simd, simd.mul_add_e_f32s(simd.mul_f32s(*x, scale), *weight, *bias));
             }
+            to[..*width].copy_from_slice(&scratch[..*width]);
         }
     }
 }

@@ -1,4 +1,4 @@
-//! `to = activation(from · weightᵀ + bias)`: a register tile of 6 rows × 16 outputs, inputs in order.
+//! `to = activation(from · weightᵀ + bias)`: in a register tile of 6 rows × 16 outputs, inputs in order.
 //!
 //! With AVX2 the tile takes 12 of 16 registers, 2 more hold weights and 1 an input (the shape of BLIS's Haswell
 //! kernel). With AVX-512 it takes 6 of 32, so four of them are computed side by side: fewer would wait for the sums of
@@ -148,19 +148,20 @@ impl WithSimd for Dots<'_> {
         let Packed { inputs, weights, bias } = self.packed;
         for (tile, to) in self.to.chunks_exact_mut(TILE * FEW).enumerate() {
             let from = &self.from[tile * TILE * self.stride..];
+            // What is beyond the last inputs is loaded as zeros.
+            let (mut rows, mut lasts) = ([&[][..]; TILE], [simd.splat_f32s(0.0); TILE]);
+            for row in 0..TILE {
+                let (values, rest) = S::as_simd_f32s(&from[row * self.stride..][..*inputs]);
+                (rows[row], lasts[row]) = (values, simd.partial_load_f32s(rest));
+            }
             for (output, weights) in weights.chunks_exact(*inputs).enumerate() {
                 let (weights, rest) = S::as_simd_f32s(weights);
-                // What is beyond the last inputs is loaded as zeros.
                 let last = simd.partial_load_f32s(rest);
-                let mut sums = [simd.splat_f32s(0.0); TILE];
                 // All of one length: an index is checked once.
-                let mut rows = [weights; TILE];
-                for (row, sum) in sums.iter_mut().enumerate() {
-                    let (values, rest) = S::as_simd_f32s(&from[row * self.stride..][..*inputs]);
-                    rows[row] = &values[..weights.len()];
-                    if !rest.is_empty() {
-                        *sum = simd.mul_f32s(simd.partial_load_f32s(rest), last);
-                    }
+                let mut sums = [last; TILE];
+                for row in 0..TILE {
+                    rows[row] = &rows[row][..weights.len()];
+                    sums[row] = simd.mul_f32s(lasts[row], last);
                 }
                 for (i, weight) in weights.iter().enumerate() {
                     for row in 0..TILE {
@@ -196,7 +197,6 @@ impl WithSimd for Panels<'_> {
             1 => self.panels::<S, 1>(simd),
             2 => self.panels::<S, 2>(simd),
             4 => self.panels::<S, 4>(simd),
-            8 => self.panels::<S, 8>(simd),
             _ => self.panels::<S, 16>(simd),
         }
     }

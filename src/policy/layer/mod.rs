@@ -40,7 +40,7 @@ pub(crate) struct Block<'a> {
     pub(crate) stride: usize,
     /// Room for whole tiles of rows.
     pub(crate) to: &'a mut [f32],
-    /// Distance of rows in `to`: whole panels.
+    /// Distance of rows in `to`: [`linear::padded`] of their columns, which may be less than a register.
     pub(crate) to_stride: usize,
     /// What the block's rows remember.
     pub(crate) memory: Option<Memory<'a>>,

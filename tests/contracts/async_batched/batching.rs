@@ -15,7 +15,7 @@ use gleaner::{
 };
 
 use crate::support::{
-    balance, least_of,
+    balance,
     slow::{Gate, Slow, slow, uneven},
 };
 
@@ -230,7 +230,7 @@ fn r4_waiting_for_rows_uses_no_processor() {
     let builder = slow(1_000, |_, _, _| sleep(Duration::from_millis(250))).rows(2).frames_per_batch(8);
     let mut collector = builder.async_batched(AsyncBatched::default()).build().unwrap();
     let bound = Duration::from_millis(60);
-    let spent = least_of(3, bound, || {
+    let spent = crate::support::least_of(3, bound, || {
         let before = used();
         collector.next().unwrap().unwrap();
         used() - before

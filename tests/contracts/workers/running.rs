@@ -7,7 +7,7 @@ use std::{
 };
 
 use crate::support::{
-    Call, Fault, Faulty, Kind, Stepping, balance, least_of,
+    Call, Fault, Faulty, Kind, Stepping, balance,
     slow::{Gate, slow},
 };
 use gleaner::prelude::{CartPole, Collector, Error, Replay, Running};
@@ -195,7 +195,7 @@ fn a_paused_collector_uses_no_cpu() {
         };
         let threads = paused.with(SOON, own).unwrap();
         let all = || threads.iter().map(|thread| used(thread)).sum::<u64>();
-        let spent = least_of(3, 5_000_000, || {
+        let spent = crate::support::least_of(3, 5_000_000, || {
             let before = all();
             thread::sleep(Duration::from_millis(500));
             all() - before
