@@ -19,7 +19,7 @@ use crate::{
 };
 
 /// All that this machine has: the widest, what a lesser machine would take, none.
-pub(super) fn instruction_sets() -> Vec<Arch> {
+pub(in crate::policy) fn instruction_sets() -> Vec<Arch> {
     let lesser = match Arch::new() {
         #[cfg(any(target_arch = "x86", target_arch = "x86_64"))]
         Arch::V4(wide) => Arch::V3(*wide),
