@@ -62,7 +62,7 @@ fn ms04_a_batch_has_its_workers_side_by_side_or_one_behind_the_other() {
     let (rows, workers) =
         (batch.array_by_row("observation").unwrap(), batch.array_by_worker("observation", 2).unwrap());
     assert_eq!((rows.shape(), workers.shape()), (&[4, 3, 5][..], &[2, 3, 2, 5][..]));
-    let ticks = workers.to_shape((6, 2, 3)).unwrap();
+    let ticks = workers.to_shape((6, 2, 5)).unwrap();
     for (worker, tick, i) in (0..12).map(|i| (i / 6, i / 2 % 3, i % 2)) {
         let (row, seen) = (2 * worker + i, &batch.observations()[tick * 4 + 2 * worker + i]);
         assert_eq!(seen[0] as usize, row);
