@@ -152,7 +152,10 @@ impl WithSimd for Dots<'_> {
             let (mut rows, mut lasts) = ([&[][..]; TILE], [simd.splat_f32s(0.0); TILE]);
             for row in 0..TILE {
                 let (values, rest) = S::as_simd_f32s(&from[row * self.stride..][..*inputs]);
-                (rows[row], lasts[row]) = (values, simd.partial_load_f32s(rest));
+                rows[row] = values;
+                if !rest.is_empty() {
+                    lasts[row] = simd.partial_load_f32s(rest);
+                }
             }
             for (output, weights) in weights.chunks_exact(*inputs).enumerate() {
                 let (weights, rest) = S::as_simd_f32s(weights);
