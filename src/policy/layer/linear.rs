@@ -104,10 +104,11 @@ impl ForActivation for Rows<'_> {
         let Self { arch, packed, from, stride, to } = self;
         // Called, so that its constants do not take the registers of the sums. The next tile's sums begin meanwhile.
         let each = |tile: &mut [f32]| arch.dispatch(Each { tile, activation: PhantomData::<A> });
+        let product = Product { packed, from, stride, to, each: &each };
         if packed.padded() == FEW {
-            arch.dispatch(Dots { packed, from, stride, to, each: &each });
+            arch.dispatch(Dots(product));
         } else {
-            arch.dispatch(Panels { packed, from, stride, to, each: &each });
+            arch.dispatch(Panels(product));
         }
     }
 }
@@ -130,8 +131,8 @@ impl<A: Elementwise> WithSimd for Each<'_, A> {
     }
 }
 
-/// `to = from · weightᵀ + bias`, an output at a time.
-struct Dots<'a> {
+/// `to = from · weightᵀ + bias`.
+struct Product<'a> {
     packed: &'a Packed,
     from: &'a [f32],
     stride: usize,
@@ -140,18 +141,21 @@ struct Dots<'a> {
     each: &'a dyn Fn(&mut [f32]),
 }
 
+/// An output at a time.
+struct Dots<'a>(Product<'a>);
+
 impl WithSimd for Dots<'_> {
     type Output = ();
 
     #[inline(always)]
     fn with_simd<S: Simd>(self, simd: S) {
-        let Packed { inputs, weights, bias } = self.packed;
-        for (tile, to) in self.to.chunks_exact_mut(TILE * FEW).enumerate() {
-            let from = &self.from[tile * TILE * self.stride..];
+        let Product { packed: Packed { inputs, weights, bias }, from, stride, to, each } = self.0;
+        for (tile, to) in to.chunks_exact_mut(TILE * FEW).enumerate() {
+            let from = &from[tile * TILE * stride..];
             // What is beyond the last inputs is loaded as zeros.
             let (mut rows, mut lasts) = ([&[][..]; TILE], [simd.splat_f32s(0.0); TILE]);
             for row in 0..TILE {
-                let (values, rest) = S::as_simd_f32s(&from[row * self.stride..][..*inputs]);
+                let (values, rest) = S::as_simd_f32s(&from[row * stride..][..*inputs]);
                 rows[row] = values;
                 if !rest.is_empty() {
                     lasts[row] = simd.partial_load_f32s(rest);
@@ -160,9 +164,9 @@ impl WithSimd for Dots<'_> {
             for (output, weights) in weights.chunks_exact(*inputs).enumerate() {
                 let (weights, rest) = S::as_simd_f32s(weights);
                 let last = simd.partial_load_f32s(rest);
-                // All of one length: an index is checked once.
                 let mut sums = [last; TILE];
                 for row in 0..TILE {
+                    // All of one length: an index is checked once.
                     rows[row] = &rows[row][..weights.len()];
                     sums[row] = simd.mul_f32s(lasts[row], last);
                 }
@@ -175,20 +179,13 @@ impl WithSimd for Dots<'_> {
                     to[row * FEW + output] = bias[output] + simd.reduce_sum_f32s(sum);
                 }
             }
-            (self.each)(to);
+            each(to);
         }
     }
 }
 
-/// `to = from · weightᵀ + bias`, panels of outputs at a time.
-struct Panels<'a> {
-    packed: &'a Packed,
-    from: &'a [f32],
-    stride: usize,
-    to: &'a mut [f32],
-    /// What happens to a tile once its sums are complete.
-    each: &'a dyn Fn(&mut [f32]),
-}
+/// Panels of outputs at a time.
+struct Panels<'a>(Product<'a>);
 
 impl WithSimd for Panels<'_> {
     type Output = ();
@@ -208,7 +205,7 @@ impl WithSimd for Panels<'_> {
 impl Panels<'_> {
     #[inline(always)]
     fn panels<S: Simd, const V: usize>(mut self, simd: S) {
-        let panels = self.packed.padded() / (V * S::F32_LANES);
+        let panels = self.0.packed.padded() / (V * S::F32_LANES);
         let mut first = 0;
         while V == 1 && panels - first >= 4 {
             self.side_by_side::<S, V, 4>(simd, first);
@@ -223,23 +220,23 @@ impl Panels<'_> {
     /// Computes `P` panels of `V` registers, from the panel `first` on.
     #[inline(always)]
     fn side_by_side<S: Simd, const V: usize, const P: usize>(&mut self, simd: S, first: usize) {
-        let (inputs, padded) = (self.packed.inputs, self.packed.padded());
+        let (inputs, padded) = (self.0.packed.inputs, self.0.packed.padded());
         let width = V * S::F32_LANES;
         let (mut weights, mut bias) = ([&[][..]; P], [[simd.splat_f32s(0.0); V]; P]);
         for panel in 0..P {
-            let from = &self.packed.weights[(first + panel) * width * inputs..][..width * inputs];
+            let from = &self.0.packed.weights[(first + panel) * width * inputs..][..width * inputs];
             weights[panel] = S::as_simd_f32s(from).0.as_chunks().0;
-            bias[panel] = S::as_simd_f32s(&self.packed.bias[(first + panel) * width..]).0.as_chunks().0[0];
+            bias[panel] = S::as_simd_f32s(&self.0.packed.bias[(first + panel) * width..]).0.as_chunks().0[0];
         }
-        for (tile, to) in self.to.chunks_exact_mut(TILE * padded).enumerate() {
-            let from = &self.from[tile * TILE * self.stride..];
-            let sums = sums::<S, V, P>(simd, weights, bias, from, self.stride);
+        for (tile, to) in self.0.to.chunks_exact_mut(TILE * padded).enumerate() {
+            let from = &self.0.from[tile * TILE * self.0.stride..];
+            let sums = sums::<S, V, P>(simd, weights, bias, from, self.0.stride);
             for (row, sums) in sums.iter().enumerate() {
                 let to = S::as_mut_simd_f32s(&mut to[row * padded + first * width..][..P * width]).0;
                 to.copy_from_slice(sums.as_flattened());
             }
             if (first + P) * width == padded {
-                (self.each)(to);
+                (self.0.each)(to);
             }
         }
     }
