@@ -170,6 +170,33 @@ impl Stream {
         std::array::from_fn(|i| [first[i], second[i]])
     }
 
+    /// The words of [`pairs`](Self::pairs) of the streams at `places`, side by side: the first word of every lane, then the
+    /// second, of each draw. A place may come several times: its stream moves on once.
+    #[inline(always)]
+    pub(crate) fn pairs_of<const L: usize, const N: usize>(
+        streams: &mut [Self],
+        places: &[usize; L],
+    ) -> [[[u32; L]; 2]; N] {
+        let [mut keys, mut counters] = [[[0; L]; 2]; 2];
+        for (lane, place) in places.iter().enumerate() {
+            let Self { key, episode, draw } = streams[*place];
+            (keys[0][lane], keys[1][lane]) = (key[0], key[1]);
+            (counters[0][lane], counters[1][lane]) = (draw, episode);
+        }
+        for (place, draw) in places.iter().zip(counters[0]) {
+            streams[*place].draw = draw.wrapping_add(N as u32);
+        }
+        let mut words = [[[0; L]; 2]; N];
+        for (draw, words) in words.iter_mut().enumerate() {
+            for lane in 0..L {
+                let counter = [counters[0][lane].wrapping_add(draw as u32), counters[1][lane]];
+                let [first, second] = threefry([keys[0][lane], keys[1][lane]], counter);
+                (words[0][lane], words[1][lane]) = (first, second);
+            }
+        }
+        words
+    }
+
     /// One word: one draw.
     #[inline]
     pub fn word(&mut self) -> u32 {

@@ -1,13 +1,10 @@
 //! The rollout that is being written, as the Step stage sees it.
 
-use std::any::Any;
+use std::{any::Any, ops::Range};
 
 use bevy_ecs::prelude::*;
 
-use super::{
-    End, EpisodeStep, Flags, Reward, Slot, TrajectoryId,
-    stream::{self, Writer},
-};
+use super::{End, EpisodeStep, Flags, Reward, Slot, TrajectoryId, stream::Writer};
 use crate::task::Task;
 
 /// The holder of the rollout. Systems take it out to pass the world on beside it: a pointer moves.
@@ -22,7 +19,8 @@ pub(crate) trait Recording<T: Task>: Any + Send + Sync {
 }
 
 /// The slots of a tick's frames in the columns that every rollout has, one a row. A Step stage that writes them itself,
-/// strip by strip, finds the frames in the first-level cache, and on several threads.
+/// strip by strip, finds the frames in the first-level cache, and on several threads. Steps write their observations and
+/// rewards here first: the memory takes its time over them while the next are computed.
 pub(crate) struct FrameSlots<'a, T: Task> {
     /// Those of the coming tick: what follows the frames.
     pub observations: &'a mut [T::Observation],
@@ -44,33 +42,31 @@ impl<T: Task> FrameSlots<'_, T> {
         first!(observations, actions, rewards, ends, steps, ids, flags, versions)
     }
 
-    /// Asks for the memory of the first `n` rows, which will be written soon.
+    /// Those of some of the rows.
     #[inline(always)]
-    pub(crate) fn fetch(&self, n: usize) {
-        let n = n.min(self.ends.len());
-        macro_rules! fetch {
-            ($($column:ident),*) => {{ $( stream::fetch(&self.$column[..n]); )* }};
+    pub(crate) fn part(&mut self, rows: Range<usize>) -> FrameSlots<'_, T> {
+        macro_rules! part {
+            ($($column:ident),*) => { FrameSlots { $($column: &mut self.$column[rows.clone()]),* } };
         }
-        fetch!(observations, actions, rewards, ends, steps, ids, flags, versions);
+        part!(observations, actions, rewards, ends, steps, ids, flags, versions)
     }
 
-    /// Writes what is known of the frames before they are stepped.
+    /// Writes the columns that a step does not.
     #[inline(always)]
-    pub(crate) fn open(&mut self, actions: &[T::Action], steps: &[EpisodeStep], ids: &[TrajectoryId], version: u64) {
+    pub(crate) fn close(
+        &mut self,
+        actions: &[T::Action],
+        ends: &[End],
+        steps: &[EpisodeStep],
+        ids: &[TrajectoryId],
+        version: u64,
+    ) {
         let writer = Writer::default();
         writer.copy(actions, self.actions);
+        writer.copy(ends, self.ends);
         writer.copy(steps, self.steps);
         writer.copy(ids, self.ids);
         self.flags.fill(Flags::VALID);
         self.versions.fill(version);
-    }
-
-    /// Writes what the step gave.
-    #[inline(always)]
-    pub(crate) fn close(&mut self, observations: &[T::Observation], rewards: &[Reward], ends: &[End]) {
-        let writer = Writer::default();
-        writer.copy(observations, self.observations);
-        writer.copy(rewards, self.rewards);
-        writer.copy(ends, self.ends);
     }
 }

@@ -94,9 +94,7 @@ fn stream(words: &mut [u128], values: impl Iterator<Item = u128>) {
     words.iter_mut().zip(values).for_each(|(word, value)| *word = value);
 }
 
-/// Asks for the lines that hold `values`, so that stores there do not wait. A processor has room for 64 stores or so that
-/// wait for their line; columns of a strip are copied in bursts of more. On a busy machine prefetches like these took about
-/// a tenth off a tick of 16,384 rows, and nothing measurable off one of 1,024.
+/// Asks for the lines that hold `values`, so that those who read there soon need not wait.
 #[inline(always)]
 pub(crate) fn fetch<V>(values: &[V]) {
     fetch_bytes(values.as_ptr().cast(), size_of_val(values));

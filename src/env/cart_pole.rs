@@ -3,7 +3,10 @@
 use bevy_ecs::prelude::Component;
 use bytemuck::{Pod, Zeroable};
 
-use super::{Env, StateCodec, Transition, classic::uniform_pairs};
+use super::{
+    Env, StateCodec, Transition,
+    classic::{uniform_pairs, uniform_pairs_of},
+};
 use crate::{math::sin_cos, seed::Stream, space::Space, task::Task};
 
 /// A pole on a cart that is pushed left or right: Gymnasium's `CartPole-v1`, by its Euler integration.
@@ -54,10 +57,6 @@ const TAU: f32 = 0.02;
 const X_LIMIT: f32 = 2.4;
 /// 12 degrees.
 const THETA_LIMIT: f32 = 0.209_439_51;
-/// Rows below which columns are not worth their making.
-const FEW: usize = 32;
-/// Rows that are stepped side by side.
-const BLOCK: usize = 128;
 
 impl Task for CartPole {
     type Observation = [f32; 4];
@@ -89,46 +88,23 @@ impl Env for CartPole {
     }
 
     #[inline(always)]
+    fn reset_many(
+        carts: &mut [Self],
+        streams: &mut [Stream],
+        options: &CartPoleOptions,
+        ended: impl Iterator<Item = usize>,
+        mut done: impl FnMut(usize, [f32; 4]),
+    ) {
+        uniform_pairs_of(streams, options.low, options.high, ended, |i, [[x, x_dot], [theta, theta_dot]]| {
+            carts[i] = Self { x, x_dot, theta, theta_dot };
+            done(i, [x, x_dot, theta, theta_dot]);
+        });
+    }
+
+    #[inline(always)]
     fn step(&mut self, action: &i32, _: &mut Stream) -> Transition<[f32; 4]> {
         let accelerations = accelerations(*action, self.theta_dot, sin_cos(self.theta));
         self.advance(accelerations)
-    }
-
-    // The results of one row wait for each other; in short loops over columns a processor has many rows in flight.
-    #[inline(always)]
-    fn step_many(
-        carts: &mut [Self],
-        streams: &mut [Stream],
-        action: impl Fn(usize) -> i32,
-        mut done: impl FnMut(usize, Transition<[f32; 4]>),
-    ) {
-        if carts.len() < FEW {
-            for (i, (cart, stream)) in carts.iter_mut().zip(streams).enumerate() {
-                done(i, cart.step(&action(i), stream));
-            }
-            return;
-        }
-        let [mut x, mut x_dot, mut theta, mut theta_dot] = [[0.0; BLOCK]; 4];
-        let [mut sin, mut cos] = [[0.0; BLOCK]; 2];
-        for first in (0..carts.len()).step_by(BLOCK) {
-            let n = (carts.len() - first).min(BLOCK);
-            let carts = &mut carts[first..first + n];
-            for i in 0..n {
-                Self { x: x[i], x_dot: x_dot[i], theta: theta[i], theta_dot: theta_dot[i] } = carts[i];
-            }
-            for i in 0..n {
-                (sin[i], cos[i]) = sin_cos(theta[i]);
-            }
-            // From here on these hold accelerations.
-            let (x_acc, theta_acc) = (&mut sin, &mut cos);
-            for i in 0..n {
-                (x_acc[i], theta_acc[i]) = accelerations(action(first + i), theta_dot[i], (x_acc[i], theta_acc[i]));
-            }
-            for i in 0..n {
-                carts[i] = Self { x: x[i], x_dot: x_dot[i], theta: theta[i], theta_dot: theta_dot[i] };
-                done(first + i, carts[i].advance((x_acc[i], theta_acc[i])));
-            }
-        }
     }
 }
 
@@ -166,7 +142,7 @@ mod tests {
 
     #[test]
     fn many_carts_move_as_each_alone() {
-        for n in [0, 1, 31, 32, 33, 127, 128, 129, 300] {
+        for n in [0, 1, 31, 32, 33, 127, 128, 129, RUN] {
             let mut streams = vec![Stream::new(Seed(1), 0, Purpose::Env, 0); n];
             let mut stream = Stream::new(Seed(2), 0, Purpose::Env, 0);
             let wide = CartPoleOptions { low: -3.0, high: 3.0 };

@@ -14,8 +14,44 @@ pub(super) fn uniform_pair(stream: &mut Stream, low: f32, high: f32) -> [f32; 2]
 /// Two such numbers from each of `N` draws.
 #[inline]
 pub(super) fn uniform_pairs<const N: usize>(stream: &mut Stream, low: f32, high: f32) -> [[f32; 2]; N] {
-    assert!(low <= high, "options of reset: low is {low}, high is {high}; legal: low ≤ high");
+    check_bounds(low, high);
     stream.pairs().map(|pair| pair.map(|word| low + (high - low) * unit(word)))
+}
+
+/// The same for those of `streams` that `rows` gives, many side by side: one draw's operations wait for each other.
+#[inline(always)]
+pub(super) fn uniform_pairs_of<const N: usize>(
+    streams: &mut [Stream],
+    low: f32,
+    high: f32,
+    mut rows: impl Iterator<Item = usize>,
+    mut each: impl FnMut(usize, [[f32; 2]; N]),
+) {
+    const LANES: usize = 16;
+    while let Some(first) = rows.next() {
+        let (mut places, mut count) = ([first; LANES], 1);
+        check_bounds(low, high);
+        for row in rows.by_ref().take(LANES - 1) {
+            places[count] = row;
+            count += 1;
+        }
+        let words: [[[u32; LANES]; 2]; N] = Stream::pairs_of(streams, &places);
+        let mut pairs = [[[0.0; 2]; N]; LANES];
+        for draw in 0..N {
+            for word in 0..2 {
+                for lane in 0..LANES {
+                    pairs[lane][draw][word] = low + (high - low) * unit(words[draw][word][lane]);
+                }
+            }
+        }
+        for (row, pairs) in places.into_iter().zip(pairs).take(count) {
+            each(row, pairs);
+        }
+    }
+}
+
+fn check_bounds(low: f32, high: f32) {
+    assert!(low <= high, "options of reset: low is {low}, high is {high}; legal: low ≤ high");
 }
 
 /// The angle in `[-π, π]`, for up to some thousand turns.

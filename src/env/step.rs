@@ -13,7 +13,7 @@ use super::{
     Env,
     clip::ActionClip,
     mask::MaskParts,
-    strip::{Rows, STRIP, StepAll},
+    strip::{Rows, STRIP, StepRows},
 };
 use crate::{
     components::{
@@ -138,11 +138,47 @@ pub(super) fn close_frame(own: End, finite: bool, at_limit: bool, cut: bool) -> 
     if finite { end } else { End::QUARANTINED }
 }
 
-struct Tick<'a, E: Env> {
-    settings: &'a EnvSettings<E>,
-    report: &'a TickReport<E>,
-    cut: bool,
-    version: u64,
+/// What the rows of a tick share.
+pub(super) struct Tick<'a, E: Env> {
+    pub settings: &'a EnvSettings<E>,
+    pub report: &'a TickReport<E>,
+    /// Whether every episode is cut.
+    pub cut: bool,
+    pub version: u64,
+}
+
+/// Where user code is, for the message of a panic.
+pub(super) struct Place {
+    call: Cell<&'static str>,
+    /// The strip's first row.
+    first: Cell<usize>,
+    /// The row of the strip. Not a `usize`: the loop over steps writes it in every turn, and the widest number that a loop
+    /// writes bounds how many rows a register holds.
+    row: Cell<u32>,
+}
+
+impl Place {
+    fn new() -> Self {
+        Self { call: Cell::new("step"), first: Cell::new(0), row: Cell::new(0) }
+    }
+
+    /// The steps of the strip from row `first` on.
+    #[inline(always)]
+    pub(super) fn begin(&self, first: usize) {
+        self.call.set("step");
+        self.first.set(first);
+        self.row.set(0);
+    }
+
+    /// User code is called for this row of the strip.
+    #[inline(always)]
+    pub(super) fn at(&self, row: usize) {
+        self.row.set(row as u32);
+    }
+
+    fn row(&self) -> usize {
+        self.first.get() + self.row.get() as usize
+    }
 }
 
 impl<E: Env> Tick<'_, E> {
@@ -150,23 +186,10 @@ impl<E: Env> Tick<'_, E> {
     fn spread(&self, mut rows: Rows<'_, E>, least: usize) {
         let n = rows.envs.len();
         if n / 2 < least {
-            return self.step_strips(rows);
+            return self.guarded(rows);
         }
         let (left, right) = (rows.split_off(n / 2), rows);
         Threads::join(|| self.spread(left, least), || self.spread(right, least));
-    }
-
-    /// Steps rows strip by strip, until one panics.
-    fn step_strips(&self, mut rest: Rows<'_, E>) {
-        while !rest.envs.is_empty() {
-            let strip = rest.split_off(rest.envs.len().min(STRIP));
-            if let Some(frames) = &rest.frames {
-                frames.fetch(STRIP);
-            }
-            if !self.guarded(strip) {
-                return;
-            }
-        }
     }
 
     /// The budget's last ticks: not all rows act, or not all are cut.
@@ -182,45 +205,34 @@ impl<E: Env> Tick<'_, E> {
         }
     }
 
-    /// Steps a strip; a panic of user code becomes the tick's error, with the row that it came from. Whether there was
-    /// none.
-    fn guarded(&self, mut rows: Rows<'_, E>) -> bool {
-        let current = Cell::new(0_u32);
-        if let Some(frames) = &mut rows.frames {
-            frames.open(rows.actions, rows.steps, rows.ids, self.version);
-        }
+    /// Steps rows, until one panics; a panic of user code becomes the tick's error, with the row that it came from.
+    fn guarded(&self, mut rows: Rows<'_, E>) {
+        let at = Place::new();
         let stepped = catch_unwind(AssertUnwindSafe(|| {
-            let (settings, cut, rows, current) = (self.settings, self.cut, &mut rows, &current);
+            let (tick, rows, at, arch) = (self, &mut rows, &at, self.settings.arch);
             if self.settings.clip.is_empty() {
                 let clip = |action: &E::Action| *action;
-                self.settings.arch.dispatch(StepAll { settings, cut, rows, current, clip });
+                arch.dispatch(StepRows { tick, rows, at, clip });
             } else {
                 let clip = |action: &E::Action| self.settings.clip.apply(action);
-                self.settings.arch.dispatch(StepAll { settings, cut, rows, current, clip });
+                arch.dispatch(StepRows { tick, rows, at, clip });
             }
         }));
-        let fine = stepped.is_ok();
-        if let Err(payload) = stepped {
-            self.fail("step", payload, &rows, current.get() as usize);
-            // The rows before it go on: one of them may have an error of its own, and the lowest row's is the one that
-            // counts, however rows are spread over threads.
-            rows = rows.split_off(current.get() as usize);
+        let Err(payload) = stepped else { return };
+        self.fail(&at, payload, &rows);
+        if at.call.get() == "step" {
+            // The rows before it in its strip go on: one of them may have an error of its own, and the lowest row's is the
+            // one that counts, however rows are spread over threads.
+            let mut before = rows.part(at.first.get()..at.row());
+            if let Err(payload) = catch_unwind(AssertUnwindSafe(|| self.finish(&mut before, &at))) {
+                self.fail(&at, payload, &rows);
+            }
         }
-        self.report.stepped(rows.envs.len() as u64);
-        let call = Cell::new("reset");
-        let reset = catch_unwind(AssertUnwindSafe(|| self.reset_ended(&mut rows, &current, &call)));
-        if let Err(payload) = reset {
-            self.fail(call.get(), payload, &rows, current.get() as usize);
-            return false;
-        }
-        if let Some(frames) = &mut rows.frames {
-            frames.close(rows.observations, rows.rewards, rows.ends);
-        }
-        fine
     }
 
     #[cold]
-    fn fail(&self, call: &'static str, payload: Box<dyn Any + Send>, rows: &Rows<'_, E>, i: usize) {
+    fn fail(&self, at: &Place, payload: Box<dyn Any + Send>, rows: &Rows<'_, E>) {
+        let (call, i) = (at.call.get(), at.row());
         let error = Error::EnvPanic {
             call,
             message: panic_message(payload),
@@ -238,13 +250,32 @@ impl<E: Env> Tick<'_, E> {
         self.report.fail(rows.rows[i].0, error);
     }
 
-    /// Keeps the last observation of ended rows and starts their next episode.
+    /// What follows the steps of a strip: keeps the last observation of ended rows and starts their next episode.
     #[inline(always)]
-    fn reset_ended(&self, rows: &mut Rows<'_, E>, current: &Cell<u32>, call: &Cell<&'static str>) {
-        let Rows { envs, streams, episodes, observations, lasts, ends, .. } = rows;
+    pub(super) fn finish(&self, rows: &mut Rows<'_, E>, at: &Place) {
+        self.report.stepped(rows.envs.len() as u64);
+        let mut places = [0_u8; STRIP];
+        let mut count = 0;
+        End::each_done(rows.ends, |i| {
+            places[count] = i as u8;
+            count += 1;
+        });
+        let ended = &places[..count];
+        if !ended.is_empty() {
+            self.reset_ended(rows, ended, at);
+        }
+        if size_of::<E::Mask>() > 0 {
+            self.write_masks(rows, at);
+        }
+    }
+
+    #[inline(always)]
+    fn reset_ended(&self, rows: &mut Rows<'_, E>, ended: &[u8], at: &Place) {
+        let Rows { envs, streams, episodes, observations, lasts, ends, frames, .. } = rows;
+        let ended = ended.iter().map(|place| usize::from(*place));
         // First what touches columns that ticks leave alone, for all rows: the memory answers many short turns together,
         // but not many resets.
-        End::each_done(ends, |i| {
+        for i in ended.clone() {
             if ends[i] == End::QUARANTINED {
                 self.report.quarantined(1);
             } else {
@@ -252,12 +283,16 @@ impl<E: Env> Tick<'_, E> {
             }
             episodes[i].0 += 1;
             streams[i].start_episode(episodes[i].0);
-        });
+        }
+        at.call.set("reset");
         let mut broken = None;
-        End::each_done(ends, |i| {
-            current.set(i as u32);
-            observations[i] = envs[i].reset(&self.settings.options, &mut streams[i]);
-            if !observations[i].is_finite() && broken.is_none() {
+        let taken = ended.inspect(|i| at.at(*i));
+        E::reset_many(envs, streams, &self.settings.options, taken, |i, observation| {
+            observations[i] = observation;
+            if let Some(frames) = frames {
+                frames.observations[i] = observation;
+            }
+            if !observation.is_finite() && broken.is_none() {
                 broken = Some(i);
             }
         });
@@ -266,16 +301,18 @@ impl<E: Env> Tick<'_, E> {
             let (row, episode) = (rows.rows[i].0, rows.episodes[i].0);
             self.report.fail(row, Error::reset_not_finite(&rows.observations[i], row, episode, self.settings.seed.0));
         }
-        if size_of::<E::Mask>() > 0 {
-            call.set("action_mask");
-            for i in 0..rows.envs.len() {
-                current.set(i as u32);
-                rows.envs[i].action_mask(&mut rows.masks[i]);
-                let step = if rows.ends[i].done() { 0 } else { rows.steps[i].0 + 1 };
-                let (row, episode) = (rows.rows[i].0, rows.episodes[i].0);
-                if let Err(error) = self.settings.masks.check(&rows.masks[i], row, episode, step) {
-                    self.report.fail(row, error);
-                }
+    }
+
+    #[inline(always)]
+    fn write_masks(&self, rows: &mut Rows<'_, E>, at: &Place) {
+        at.call.set("action_mask");
+        for i in 0..rows.envs.len() {
+            at.at(i);
+            rows.envs[i].action_mask(&mut rows.masks[i]);
+            let step = if rows.ends[i].done() { 0 } else { rows.steps[i].0 + 1 };
+            let (row, episode) = (rows.rows[i].0, rows.episodes[i].0);
+            if let Err(error) = self.settings.masks.check(&rows.masks[i], row, episode, step) {
+                self.report.fail(row, error);
             }
         }
     }

@@ -1,16 +1,16 @@
 //! Stepping a strip of rows.
 
-use std::cell::Cell;
+use std::ops::Range;
 
 use bytemuck::cast_slice;
 use pulp::{Simd, WithSimd};
 
 use super::{
     Env,
-    step::{EnvSettings, close_frame},
+    step::{Place, Tick, close_frame},
 };
 use crate::{
-    components::{End, Episode, EpisodeStep, FrameSlots, Reward, RowIndex, TrajectoryId},
+    components::{End, Episode, EpisodeStep, FrameSlots, Reward, RowIndex, TrajectoryId, Writer},
     data::{Data, finite},
     seed::Stream,
 };
@@ -35,7 +35,6 @@ pub(super) struct Rows<'a, E: Env> {
 
 impl<E: Env> Rows<'_, E> {
     /// Splits off the first `n` rows.
-    #[inline(always)]
     pub(super) fn split_off(&mut self, n: usize) -> Self {
         macro_rules! first {
             (mut: $($m:ident),*; ref: $($r:ident),*) => {
@@ -48,47 +47,84 @@ impl<E: Env> Rows<'_, E> {
         }
         first!(mut: envs, streams, episodes, observations, lasts, masks, rewards, ends; ref: actions, steps, rows, ids)
     }
+
+    /// Some of the rows.
+    #[inline(always)]
+    pub(super) fn part(&mut self, range: Range<usize>) -> Rows<'_, E> {
+        macro_rules! part {
+            (mut: $($m:ident),*; ref: $($r:ident),*) => {
+                Rows {
+                    $($m: &mut self.$m[range.clone()],)*
+                    $($r: &self.$r[range.clone()],)*
+                    frames: self.frames.as_mut().map(|frames| frames.part(range)),
+                }
+            };
+        }
+        part!(mut: envs, streams, episodes, observations, lasts, masks, rewards, ends; ref: actions, steps, rows, ids)
+    }
 }
 
-/// Rows that a thread takes at a time: what stepping them wrote is still in the first-level cache when their ends are
-/// looked at, their next episodes begin and their frames are recorded.
+/// Rows that all passes of a tick go over before the next ones: what stepping them wrote is still in the first-level cache
+/// when their ends are looked at, their next episodes begin and their frames are recorded. The place of one is a byte.
 pub(super) const STRIP: usize = 256;
 
-/// Steps every row of a strip. Nothing is reset here, so that the loops stay free of rare branches.
+/// The tick of many rows, with their frames.
 ///
 /// Compiled for each instruction set: environments that are arithmetic are stepped as many rows at once as its registers
 /// hold, with the same bits, since products and sums are never fused.
-pub(super) struct StepAll<'s, 'r, E: Env, C> {
-    pub settings: &'s EnvSettings<E>,
-    /// Whether every episode is cut.
-    pub cut: bool,
+pub(super) struct StepRows<'s, 'r, E: Env, C> {
+    pub tick: &'s Tick<'s, E>,
     pub rows: &'s mut Rows<'r, E>,
-    /// The row that is being stepped, for the message of a panic. Not a `usize`: the loop writes it in every turn, and
-    /// the widest number that a loop writes bounds how many rows a register holds.
-    pub current: &'s Cell<u32>,
+    pub at: &'s Place,
     pub clip: C,
 }
 
-impl<E: Env, C: Fn(&E::Action) -> E::Action> WithSimd for StepAll<'_, '_, E, C> {
+impl<E: Env, C: Fn(&E::Action) -> E::Action> WithSimd for StepRows<'_, '_, E, C> {
     type Output = ();
 
     #[inline(always)]
     fn with_simd<S: Simd>(self, _: S) {
-        let Rows { envs, streams, actions, steps, observations, rewards, ends, .. } = self.rows;
-        let action = |i| {
-            self.current.set(i as u32);
-            (self.clip)(&actions[i])
-        };
-        E::step_many(envs, streams, action, |i, transition| {
-            ends[i] = End::from_env(transition.terminated, transition.truncated);
-            rewards[i] = Reward(transition.reward);
-            observations[i] = transition.observation;
-        });
-        let limit = self.settings.limit.wrapping_sub(1);
-        close_frames(ends, steps, limit, self.cut);
-        if !all_finite(self.settings.floats, observations, rewards) {
-            quarantine(ends, observations, rewards);
+        let Self { tick, rows, at, clip } = self;
+        let n = rows.envs.len();
+        for first in (0..n).step_by(STRIP) {
+            let mut strip = rows.part(first..(first + STRIP).min(n));
+            at.begin(first);
+            step_all(tick, &mut strip, at, &clip);
+            tick.finish(&mut strip, at);
+            if let Some(frames) = &mut strip.frames {
+                frames.close(strip.actions, strip.ends, strip.steps, strip.ids, tick.version);
+            }
         }
+    }
+}
+
+/// Steps every row of a strip. Nothing is reset here, so that the loops stay free of rare branches.
+#[inline(always)]
+fn step_all<E: Env>(tick: &Tick<'_, E>, rows: &mut Rows<'_, E>, at: &Place, clip: impl Fn(&E::Action) -> E::Action) {
+    // Of one length that the compiler sees: a loop that may end at a bound's check does its last rows one by one.
+    let n = rows.envs.len().min(STRIP);
+    let (envs, streams, ends) = (&mut rows.envs[..n], &mut rows.streams[..n], &mut rows.ends[..n]);
+    let (actions, steps) = (&rows.actions[..n], &rows.steps[..n]);
+    let (observations, rewards) = match &mut rows.frames {
+        Some(frames) => (&mut frames.observations[..n], &mut frames.rewards[..n]),
+        None => (&mut rows.observations[..n], &mut rows.rewards[..n]),
+    };
+    let action = |i| {
+        at.at(i);
+        clip(&actions[i])
+    };
+    E::step_many(envs, streams, action, |i, transition| {
+        ends[i] = End::from_env(transition.terminated, transition.truncated);
+        rewards[i] = Reward(transition.reward);
+        observations[i] = transition.observation;
+    });
+    close_frames(ends, steps, tick.settings.limit.wrapping_sub(1), tick.cut);
+    if !all_finite(tick.settings.floats, observations, rewards) {
+        quarantine(ends, observations, rewards);
+    }
+    if let Some(frames) = &rows.frames {
+        Writer::default().copy(frames.observations, rows.observations);
+        Writer::default().copy(frames.rewards, rows.rewards);
     }
 }
 
