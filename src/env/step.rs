@@ -155,11 +155,13 @@ pub(super) struct Place {
     /// The row of the strip. Not a `usize`: the loop over steps writes it in every turn, and the widest number that a loop
     /// writes bounds how many rows a register holds.
     row: Cell<u32>,
+    /// Rows that were stepped.
+    stepped: Cell<usize>,
 }
 
 impl Place {
     fn new() -> Self {
-        Self { call: Cell::new("step"), first: Cell::new(0), row: Cell::new(0) }
+        Self { call: Cell::new("step"), first: Cell::new(0), row: Cell::new(0), stepped: Cell::new(0) }
     }
 
     /// The steps of the strip from row `first` on.
@@ -174,6 +176,12 @@ impl Place {
     #[inline(always)]
     pub(super) fn at(&self, row: usize) {
         self.row.set(row as u32);
+    }
+
+    /// The steps of so many more rows are done.
+    #[inline(always)]
+    fn stepped(&self, rows: usize) {
+        self.stepped.set(self.stepped.get() + rows);
     }
 
     fn row(&self) -> usize {
@@ -218,19 +226,26 @@ impl<E: Env> Tick<'_, E> {
                 arch.dispatch(StepRows { tick, rows, at, clip });
             }
         }));
-        let Err(payload) = stepped else { return };
-        self.fail(&at, payload, &rows);
+        if let Err(payload) = stepped {
+            self.failed(&at, payload, &mut rows);
+        }
+        // Once for all rows: it waits for everything that was written to reach the caches.
+        self.report.stepped(at.stepped.get() as u64);
+    }
+
+    #[cold]
+    fn failed(&self, at: &Place, payload: Box<dyn Any + Send>, rows: &mut Rows<'_, E>) {
+        self.fail(at, payload, rows);
         if at.call.get() == "step" {
             // The rows before it in its strip go on: one of them may have an error of its own, and the lowest row's is the
             // one that counts, however rows are spread over threads.
             let mut before = rows.part(at.first.get()..at.row());
-            if let Err(payload) = catch_unwind(AssertUnwindSafe(|| self.finish(&mut before, &at))) {
-                self.fail(&at, payload, &rows);
+            if let Err(payload) = catch_unwind(AssertUnwindSafe(|| self.finish(&mut before, at))) {
+                self.fail(at, payload, rows);
             }
         }
     }
 
-    #[cold]
     fn fail(&self, at: &Place, payload: Box<dyn Any + Send>, rows: &Rows<'_, E>) {
         let (call, i) = (at.call.get(), at.row());
         let error = Error::EnvPanic {
@@ -253,7 +268,7 @@ impl<E: Env> Tick<'_, E> {
     /// What follows the steps of a strip: keeps the last observation of ended rows and starts their next episode.
     #[inline(always)]
     pub(super) fn finish(&self, rows: &mut Rows<'_, E>, at: &Place) {
-        self.report.stepped(rows.envs.len() as u64);
+        at.stepped(rows.envs.len());
         let mut places = [0_u8; STRIP];
         let mut count = 0;
         End::each_done(rows.ends, |i| {

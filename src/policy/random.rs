@@ -46,6 +46,20 @@ impl WithSimd for Uniform<'_, '_> {
 
     #[inline(always)]
     fn with_simd<S: Simd>(self, _: S) {
+        let n = self.n;
+        if n.is_power_of_two() {
+            // What the multiplication comes to: the upper bits. One action: none of them.
+            let shift = 32 - n.trailing_zeros();
+            self.draw(|word| word.checked_shr(shift).unwrap_or(0));
+        } else {
+            self.draw(|word| seed::below(word, n));
+        }
+    }
+}
+
+impl Uniform<'_, '_> {
+    #[inline(always)]
+    fn draw(self, below: impl Fn(u32) -> u32) {
         let (keys, episodes, steps) = self.streams.columns();
         let draw = |step: EpisodeStep| step.0.wrapping_mul(seed::DRAWS_PER_FRAME);
         let n = self.actions.len() / 4;
@@ -63,15 +77,15 @@ impl WithSimd for Uniform<'_, '_> {
             let steps = [draw(steps_1[i]), draw(steps_2[i]), draw(steps_3[i]), draw(steps_4[i])];
             let episodes = [episodes_1[i].0, episodes_2[i].0, episodes_3[i].0, episodes_4[i].0];
             let [words, _] = seed::threefry_lanes([[a, c, e, g], [b, d, f, h]], [steps, episodes]);
-            first[i] = seed::below(words[0], self.n) as i32;
-            second[i] = seed::below(words[1], self.n) as i32;
-            third[i] = seed::below(words[2], self.n) as i32;
-            fourth[i] = seed::below(words[3], self.n) as i32;
+            first[i] = below(words[0]) as i32;
+            second[i] = below(words[1]) as i32;
+            third[i] = below(words[2]) as i32;
+            fourth[i] = below(words[3]) as i32;
         }
         // What four do not divide.
         for (i, action) in (4 * n..).zip(rest) {
             let [word, _] = seed::threefry(keys[i].0, [draw(steps[i]), episodes[i].0]);
-            *action = seed::below(word, self.n) as i32;
+            *action = below(word) as i32;
         }
     }
 }

@@ -9,7 +9,9 @@ use super::{
     trajectories::Pooled,
 };
 use crate::{
-    components::{End, EpisodeReturn, EpisodeStep, LastObservation, Reward, RowIndex, Slot, Trajectory, TrajectoryId},
+    components::{
+        End, EpisodeReturn, EpisodeStep, LastObservation, Reward, RowIndex, Slot, Trajectory, TrajectoryId, Truncation,
+    },
     task::Task,
 };
 
@@ -154,6 +156,7 @@ impl<T: Task> Rollout<T> {
 
     /// Closes the episode of a row whose end is set, and opens the next.
     #[expect(clippy::too_many_arguments, reason = "one a column of the row")]
+    #[inline(always)]
     fn finish_episode(
         &mut self,
         slot: u32,
@@ -178,13 +181,7 @@ impl<T: Task> Rollout<T> {
         };
         let mut last = last.0;
         if let Some(reason) = end.lost() {
-            // The episode ended at the frame before, which may be of the rollout before: a tick before tick 0.
-            trajectory.tick = trajectory.tick.wrapping_sub(1);
-            trajectory.last_version = self.previous_versions.of(slot);
-            trajectory.end = End::truncated_by(reason);
-            if let Ok(i) = self.quarantined.binary_search_by_key(&slot, |(slot, _)| *slot) {
-                last = self.quarantined[i].1;
-            }
+            self.end_before(slot, reason, &mut trajectory, &mut last);
         } else if let Some(block) = &mut self.block {
             block.finals.push(Final { frame, observation: last });
         }
@@ -196,5 +193,15 @@ impl<T: Task> Rollout<T> {
         *total = EpisodeReturn(0.0);
         *id = self.next_id();
         self.started.push(slot);
+    }
+    /// The frame is lost: the episode ended at the one before, which may be of the rollout before, a tick before tick 0.
+    #[cold]
+    fn end_before(&self, slot: u32, reason: Truncation, trajectory: &mut Trajectory, last: &mut T::Observation) {
+        trajectory.tick = trajectory.tick.wrapping_sub(1);
+        trajectory.last_version = self.previous_versions.of(slot);
+        trajectory.end = End::truncated_by(reason);
+        if let Ok(i) = self.quarantined.binary_search_by_key(&slot, |(slot, _)| *slot) {
+            *last = self.quarantined[i].1;
+        }
     }
 }

@@ -1,6 +1,7 @@
 //! The Record stage: one frame of every row into the rollout's columns.
 
 use bevy_ecs::{prelude::*, query::ArchetypeFilter};
+use pulp::Arch;
 
 use super::{
     block::Final,
@@ -58,7 +59,9 @@ pub(super) fn are_in_order(slots: &[Slot], rows: usize) -> bool {
 /// The first slot, if these are consecutive ones below `rows`.
 fn consecutive(slots: &[Slot], rows: usize) -> Option<usize> {
     let first = slots.first().map_or(0, |slot| slot.0);
-    let apart = slots.iter().enumerate().fold(0, |apart, (i, slot)| apart | (slot.0 ^ first.wrapping_add(i as u32)));
+    let apart = Arch::new().dispatch(|| {
+        slots.iter().enumerate().fold(0, |apart, (i, slot)| apart | (slot.0 ^ first.wrapping_add(i as u32)))
+    });
     (apart == 0 && first as usize + slots.len() <= rows).then_some(first as usize)
 }
 
