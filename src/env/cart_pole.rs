@@ -140,32 +140,55 @@ mod tests {
     use super::*;
     use crate::seed::{Purpose, Seed};
 
+    fn bits(carts: &[CartPole]) -> Vec<[u32; 4]> {
+        carts.iter().map(|cart| [cart.x, cart.x_dot, cart.theta, cart.theta_dot].map(f32::to_bits)).collect()
+    }
+
+    fn carts(n: usize) -> Vec<CartPole> {
+        let mut stream = Stream::new(Seed(2), 0, Purpose::Env, 0);
+        let mut carts = vec![CartPole::default(); n];
+        for cart in &mut carts {
+            cart.reset(&CartPoleOptions { low: -3.0, high: 3.0 }, &mut stream);
+        }
+        carts
+    }
+
     #[test]
     fn many_carts_move_as_each_alone() {
-        for n in [0, 1, 31, 32, 33, 127, 128, 129, RUN] {
-            let mut streams = vec![Stream::new(Seed(1), 0, Purpose::Env, 0); n];
-            let mut stream = Stream::new(Seed(2), 0, Purpose::Env, 0);
-            let wide = CartPoleOptions { low: -3.0, high: 3.0 };
-            let mut carts = vec![CartPole::default(); n];
-            for cart in &mut carts {
-                cart.reset(&wide, &mut stream);
-            }
+        for n in [0, 1, 15, 16, 17, 129, 256] {
+            let mut carts = carts(n);
             if let Some(cart) = carts.last_mut() {
                 cart.theta = f32::NAN;
             }
-            let mut alone = carts.clone();
-            let mut outcomes = Vec::new();
-            CartPole::step_many(&mut carts, &mut streams, |i| i as i32 % 3, |i, done| outcomes.push((i, done)));
+            let (mut alone, mut outcomes) = (carts.clone(), Vec::new());
+            let mut streams = vec![Stream::new(Seed(1), 0, Purpose::Env, 0); n];
+            pulp::Arch::new().dispatch(|| {
+                CartPole::step_many(&mut carts, &mut streams, |i| i as i32 % 3, |i, done| outcomes.push((i, done)));
+            });
             assert_eq!(outcomes.len(), n);
             for (i, (cart, (place, many))) in alone.iter_mut().zip(outcomes).enumerate() {
-                let one = cart.step(&(i as i32 % 3), &mut stream);
+                let one = cart.step(&(i as i32 % 3), &mut Stream::new(Seed(1), 0, Purpose::Env, 0));
                 assert_eq!((place, many.terminated, many.reward), (i, one.terminated, one.reward));
                 assert_eq!(many.observation.map(f32::to_bits), one.observation.map(f32::to_bits), "cart {i} of {n}");
             }
-            let bits = |carts: &[CartPole]| -> Vec<[u32; 4]> {
-                carts.iter().map(|cart| [cart.x, cart.x_dot, cart.theta, cart.theta_dot].map(f32::to_bits)).collect()
-            };
             assert_eq!(bits(&carts), bits(&alone));
+        }
+    }
+
+    #[test]
+    fn many_carts_start_as_each_alone() {
+        for n in [0, 1, 15, 16, 17, 40] {
+            let options = CartPoleOptions::default();
+            let stream = |row: usize| Stream::from_key(Seed(5).row_key(row as u32, Purpose::Env), row as u32 % 5, 3);
+            let (mut many, mut one) = (carts(3 * n), carts(3 * n));
+            let mut streams: Vec<_> = (0..3 * n).map(stream).collect();
+            let mut alone = streams.clone();
+            let mut outcomes = Vec::new();
+            let ended = (0..n).map(|i| 3 * i + i % 2);
+            CartPole::reset_many(&mut many, &mut streams, &options, ended.clone(), |i, seen| outcomes.push((i, seen)));
+            let expected: Vec<_> = ended.map(|i| (i, one[i].reset(&options, &mut alone[i]))).collect();
+            assert_eq!((outcomes, &streams), (expected, &alone), "{n} of {}", 3 * n);
+            assert_eq!(bits(&many), bits(&one));
         }
     }
 }

@@ -138,13 +138,16 @@ mod tests {
         for rows in [0, 1, 15, 16, 17, 100] {
             let (keys, episodes, steps) = columns(rows);
             let streams = Streams::new(&keys, &episodes, &steps);
-            let (space, fields) = (Coin::action_space(), i32::fields());
-            let mut actions = vec![-1; rows];
-            random_actions::<Coin>(&space, &fields, Masks::new::<()>(&[]), &streams, &mut actions);
-            for (row, action) in actions.iter().enumerate() {
-                let mut one = [0; 4];
-                space.sample(&mut streams.row(row), &mut one, &fields, &[]);
-                assert_eq!(*action, i32::from_ne_bytes(one), "row {row} of {rows}");
+            let fields = i32::fields();
+            for n in [1, 2, 3, 4, 5, 1 << 30] {
+                let space = Space::discrete(n);
+                let mut actions = vec![-1; rows];
+                random_actions::<Coin>(&space, &fields, Masks::new::<()>(&[]), &streams, &mut actions);
+                for (row, action) in actions.iter().enumerate() {
+                    let mut one = [0; 4];
+                    space.sample(&mut streams.row(row), &mut one, &fields, &[]);
+                    assert_eq!(*action, i32::from_ne_bytes(one), "row {row} of {rows}, {n} actions");
+                }
             }
         }
     }

@@ -103,7 +103,8 @@ impl ForActivation for Rows<'_> {
     fn run<A: Elementwise>(self) {
         let Self { arch, packed, from, stride, to } = self;
         // Called, so that its constants do not take the registers of the sums. The next tile's sums begin meanwhile.
-        let each = |tile: &mut [f32]| arch.dispatch(Each { tile, activation: PhantomData::<A> });
+        let width = packed.padded();
+        let each = |tile: &mut [f32]| arch.dispatch(Each { tile, width, activation: PhantomData::<A> });
         let product = Product { packed, from, stride, to, each: &each };
         if packed.padded() == FEW {
             arch.dispatch(Dots(product));
@@ -116,6 +117,8 @@ impl ForActivation for Rows<'_> {
 /// An activation of a tile, in place.
 struct Each<'a, A> {
     tile: &'a mut [f32],
+    /// Numbers of a row.
+    width: usize,
     activation: PhantomData<A>,
 }
 
@@ -124,9 +127,16 @@ impl<A: Elementwise> WithSimd for Each<'_, A> {
 
     #[inline(always)]
     fn with_simd<S: Simd>(self, simd: S) {
-        // No register is as wide as to leave a rest.
-        for x in S::as_mut_simd_f32s(self.tile).0 {
-            *x = A::apply(simd, *x);
+        // No register is as wide as to leave a rest; some hold two narrow rows.
+        let row = (self.width / S::F32_LANES).max(1);
+        for row in S::as_mut_simd_f32s(self.tile).0.chunks_exact_mut(row) {
+            let (twos, one) = row.as_chunks_mut();
+            for two in twos {
+                *two = A::apply_two(simd, *two);
+            }
+            for x in one {
+                *x = A::apply(simd, *x);
+            }
         }
     }
 }
