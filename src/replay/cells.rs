@@ -1,11 +1,6 @@
 //! Memory that is written in one place while it is read in others.
 #![expect(unsafe_code, reason = "disjoint places of one allocation are written and read at the same time")]
 
-use std::{
-    alloc::{Layout, alloc_zeroed, dealloc},
-    ptr::NonNull,
-};
-
 use super::{Storage, mapped::Mapped};
 use crate::{components::fetch_bytes, error::Error};
 
@@ -19,22 +14,9 @@ const MOST: usize = 512;
 
 /// Zeroed bytes at a fixed place. Who reads or writes says that nobody else writes there meanwhile; bounds are checked.
 pub(super) struct Cells {
-    base: NonNull<u8>,
+    memory: Mapped,
     bytes: usize,
-    backing: Backing,
 }
-
-/// What the bytes belong to.
-enum Backing {
-    /// An allocation, which begins in the line before.
-    Heap(NonNull<u8>, Layout),
-    File(#[expect(dead_code, reason = "kept until the bytes are no longer used")] Mapped),
-}
-
-// SAFETY: the bytes belong to the value alone; `read` and `write` leave to their callers that no two of them meet.
-unsafe impl Send for Cells {}
-// SAFETY: as above.
-unsafe impl Sync for Cells {}
 
 /// Values that lie `step` values apart.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -65,28 +47,12 @@ impl Cells {
     /// `bytes` zeros. Errors: more than there can be, or a file that cannot be made.
     pub(super) fn new(bytes: usize, storage: &Storage) -> Result<Self, Error> {
         let bytes = bytes.max(1);
-        match storage {
-            Storage::Memory => Self::heap(bytes),
-            Storage::File(path) => {
-                let mapped = Mapped::new(path, bytes)?;
-                let base = NonNull::new(mapped.base()).expect("a mapping has a place");
-                Ok(Self { base, bytes, backing: Backing::File(mapped) })
-            }
-        }
-    }
-
-    /// The system gives them memory when they are first touched. That is so for an allocation without alignment: one
-    /// with a line's would be zeroed at once.
-    fn heap(bytes: usize) -> Result<Self, Error> {
-        let refused = || Error::config("capacity", format!("{bytes} bytes"), "what memory holds");
-        let room = bytes.checked_add(LINE).ok_or_else(refused)?;
-        let layout = Layout::from_size_align(room, 1).map_err(|_| refused())?;
-        // SAFETY: the size is not 0.
-        let all = NonNull::new(unsafe { alloc_zeroed(layout) }).ok_or_else(refused)?;
-        let offset = all.as_ptr().align_offset(LINE).min(LINE);
-        // SAFETY: at most `LINE` bytes into the allocation, which has as many more than are needed.
-        let base = unsafe { all.add(offset) };
-        Ok(Self { base, bytes, backing: Backing::Heap(all, layout) })
+        let refused = |_| Error::config("capacity", format!("{bytes} bytes"), "what memory holds");
+        let memory = match storage {
+            Storage::Memory => Mapped::memory(bytes).map_err(refused)?,
+            Storage::File(path) => Mapped::new(path, bytes)?,
+        };
+        Ok(Self { memory, bytes })
     }
 
     /// Asks the memory for the values of `size` bytes of column `column`, a place in bytes, that lie in a run.
@@ -94,7 +60,7 @@ impl Cells {
     pub(super) fn fetch(&self, column: usize, size: usize, run: Run) {
         if run.step == 1 {
             let place = column.wrapping_add(run.first.wrapping_mul(size));
-            fetch_bytes(self.base.as_ptr().wrapping_add(place), run.len.wrapping_mul(size).min(MOST));
+            fetch_bytes(self.memory.base().wrapping_add(place), run.len.wrapping_mul(size).min(MOST));
         }
     }
 
@@ -183,16 +149,7 @@ impl Cells {
         let end = run.end().checked_mul(size).and_then(|end| end.checked_add(column));
         assert!(end.is_some_and(|end| end <= self.bytes), "values within the memory");
         // SAFETY: within the allocation, as just checked.
-        unsafe { self.base.as_ptr().add(column + run.first * size) }
-    }
-}
-
-impl Drop for Cells {
-    fn drop(&mut self) {
-        if let Backing::Heap(all, layout) = self.backing {
-            // SAFETY: allocated with this layout, and given back once.
-            unsafe { dealloc(all.as_ptr(), layout) };
-        }
+        unsafe { self.memory.base().add(column + run.first * size) }
     }
 }
 
