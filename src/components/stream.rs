@@ -109,9 +109,13 @@ pub(crate) fn fetch_bytes(from: *const u8, bytes: usize) {
     use std::arch::x86_64::{_MM_HINT_T0, _mm_prefetch};
 
     const LINE: usize = 64;
-    for at in (0..bytes).step_by(LINE) {
+    let end = from.wrapping_add(bytes);
+    // From the beginning of the first line on, so that the last one is among them.
+    let mut line = from.wrapping_sub(from.addr() % LINE);
+    while line < end {
         // SAFETY: SSE is part of x86-64, and a prefetch reads and writes nothing, whatever the address.
-        unsafe { _mm_prefetch::<_MM_HINT_T0>(from.wrapping_add(at).cast()) };
+        unsafe { _mm_prefetch::<_MM_HINT_T0>(line.cast()) };
+        line = line.wrapping_add(LINE);
     }
 }
 

@@ -1,40 +1,20 @@
 //! Memory that is written in one place while it is read in others.
 #![expect(unsafe_code, reason = "disjoint places of one allocation are written and read at the same time")]
 
-use std::{
-    alloc::{Layout, alloc_zeroed, dealloc},
-    ptr::NonNull,
-};
-
 use super::{Storage, mapped::Mapped};
 use crate::{components::fetch_bytes, error::Error};
 
 /// Bytes of a cache line: what the memory is aligned to.
 pub(super) const LINE: usize = 64;
 
-/// How many runs ahead the memory is asked for what will be copied, and how many bytes of each: the processor itself sees
-/// that a longer run goes on.
-const AHEAD: usize = 8;
+/// Bytes of a run that the memory is asked for: the processor itself sees that a longer one goes on.
 const MOST: usize = 512;
 
 /// Zeroed bytes at a fixed place. Who reads or writes says that nobody else writes there meanwhile; bounds are checked.
 pub(super) struct Cells {
-    base: NonNull<u8>,
+    memory: Mapped,
     bytes: usize,
-    backing: Backing,
 }
-
-/// What the bytes belong to.
-enum Backing {
-    /// An allocation, which begins in the line before.
-    Heap(NonNull<u8>, Layout),
-    File(#[expect(dead_code, reason = "kept until the bytes are no longer used")] Mapped),
-}
-
-// SAFETY: the bytes belong to the value alone; `read` and `write` leave to their callers that no two of them meet.
-unsafe impl Send for Cells {}
-// SAFETY: as above.
-unsafe impl Sync for Cells {}
 
 /// Values that lie `step` values apart.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -57,7 +37,8 @@ pub(super) struct Move {
 impl Run {
     /// The place behind the last value; 0 if there is none.
     fn end(self) -> usize {
-        if self.len == 0 { 0 } else { self.first + self.step * (self.len - 1) + 1 }
+        let last = |before| self.first.saturating_add(self.step.saturating_mul(before));
+        self.len.checked_sub(1).map_or(0, |before| last(before).saturating_add(1))
     }
 }
 
@@ -65,28 +46,12 @@ impl Cells {
     /// `bytes` zeros. Errors: more than there can be, or a file that cannot be made.
     pub(super) fn new(bytes: usize, storage: &Storage) -> Result<Self, Error> {
         let bytes = bytes.max(1);
-        match storage {
-            Storage::Memory => Self::heap(bytes),
-            Storage::File(path) => {
-                let mapped = Mapped::new(path, bytes)?;
-                let base = NonNull::new(mapped.base()).expect("a mapping has a place");
-                Ok(Self { base, bytes, backing: Backing::File(mapped) })
-            }
-        }
-    }
-
-    /// The system gives them memory when they are first touched. That is so for an allocation without alignment: one
-    /// with a line's would be zeroed at once.
-    fn heap(bytes: usize) -> Result<Self, Error> {
-        let refused = || Error::config("capacity", format!("{bytes} bytes"), "what memory holds");
-        let room = bytes.checked_add(LINE).ok_or_else(refused)?;
-        let layout = Layout::from_size_align(room, 1).map_err(|_| refused())?;
-        // SAFETY: the size is not 0.
-        let all = NonNull::new(unsafe { alloc_zeroed(layout) }).ok_or_else(refused)?;
-        let offset = all.as_ptr().align_offset(LINE).min(LINE);
-        // SAFETY: at most `LINE` bytes into the allocation, which has as many more than are needed.
-        let base = unsafe { all.add(offset) };
-        Ok(Self { base, bytes, backing: Backing::Heap(all, layout) })
+        let refused = |_| Error::config("capacity", format!("{bytes} bytes"), "what memory holds");
+        let memory = match storage {
+            Storage::Memory => Mapped::memory(bytes).map_err(refused)?,
+            Storage::File(path) => Mapped::new(path, bytes)?,
+        };
+        Ok(Self { memory, bytes })
     }
 
     /// Asks the memory for the values of `size` bytes of column `column`, a place in bytes, that lie in a run.
@@ -94,28 +59,53 @@ impl Cells {
     pub(super) fn fetch(&self, column: usize, size: usize, run: Run) {
         if run.step == 1 {
             let place = column.wrapping_add(run.first.wrapping_mul(size));
-            fetch_bytes(self.base.as_ptr().wrapping_add(place), run.len.wrapping_mul(size).min(MOST));
+            fetch_bytes(self.memory.base().wrapping_add(place), run.len.wrapping_mul(size).min(MOST));
         }
     }
 
-    /// Copies the values of `size` bytes of column `column`, a place in bytes, that `moves` name to values of `to`.
+    /// Copies the values of a run of column `column`, a place in bytes, to `to`; a value has `size` bytes.
     ///
     /// # Safety
     /// Nobody writes those bytes meanwhile.
     #[inline]
-    pub(super) unsafe fn gather(&self, column: usize, size: usize, moves: &[Move], to: &mut [u8]) {
-        // A copy of a size that is known when it is compiled is a move or two.
-        macro_rules! sized {
-            ($($size:literal)*) => {
-                match size {
-                    // SAFETY: the caller's.
-                    $($size => unsafe { self.gather_sized(column, $size, moves, to) },)*
-                    // SAFETY: the caller's.
-                    _ => unsafe { self.gather_sized(column, size, moves, to) },
+    pub(super) unsafe fn gather(&self, column: usize, size: usize, run: Run, to: &mut [u8]) {
+        // SAFETY: the caller's.
+        unsafe { self.gather_moves([(column, size, to)], &[Move { run, to: 0 }], &[]) };
+    }
+
+    /// Copies the values that `moves` name, of columns: a place in bytes, the bytes of a value, and where they go.
+    /// Meanwhile the memory is asked for the values of as many of the `later` ones.
+    ///
+    /// # Safety
+    /// Nobody writes those bytes meanwhile.
+    #[inline(always)]
+    pub(super) unsafe fn gather_moves<'t>(
+        &self,
+        columns: impl IntoIterator<Item = (usize, usize, &'t mut [u8])>,
+        moves: &[Move],
+        later: &[Move],
+    ) {
+        // One check for all: it takes as long as a short copy.
+        let len = moves.iter().map(|part| part.run.end()).max().unwrap_or(0);
+        let room = moves.iter().map(|part| part.to.saturating_add(part.run.len)).max().unwrap_or(0);
+        for (column, size, to) in columns {
+            assert!(room.checked_mul(size).is_some_and(|room| room <= to.len()), "a place for each value");
+            let (from, to) = (self.place(column, size, Run { first: 0, step: 1, len }), to.as_mut_ptr());
+            for (i, Move { run, to: at }) in moves.iter().enumerate() {
+                // Between the copies: a processor asks for few lines at a time, and copies until they are there.
+                if let Some(later) = later.get(i) {
+                    self.fetch(column, size, later.run);
                 }
-            };
+                let (from, to) = (from.wrapping_add(run.first * size), to.wrapping_add(at * size));
+                // SAFETY: both bounds were checked; the caller says that nobody writes there; `to` is ours alone.
+                unsafe {
+                    match run.step {
+                        1 => copy_near(from, to, run.len * size),
+                        step => copy_together(from, step, to, size, run.len),
+                    }
+                }
+            }
         }
-        sized!(1 2 4 8 12 16 24 32 64 96 128)
     }
 
     /// Copies the values of `size` bytes at `slots` of column `column`, a place in bytes, to `to`, one behind the other.
@@ -145,28 +135,6 @@ impl Cells {
         sized!(1 2 4 8 12 16 24 32 64 96 128);
     }
 
-    /// # Safety
-    /// As `gather`.
-    #[inline(always)]
-    unsafe fn gather_sized(&self, column: usize, size: usize, moves: &[Move], to: &mut [u8]) {
-        for (i, Move { run, to: at }) in moves.iter().enumerate() {
-            if let Some(later) = moves.get(i + AHEAD) {
-                self.fetch(column, size, later.run);
-            }
-            let to = &mut to[at * size..][..run.len * size];
-            let from = self.place(column, size, *run);
-            if run.step == 1 && run.len > 1 {
-                // SAFETY: `place` checked the bounds, the caller that nobody writes there; `to` is ours alone.
-                unsafe { copy_near(from, to.as_mut_ptr(), to.len()) };
-                continue;
-            }
-            for (i, to) in to.chunks_exact_mut(size.max(1)).enumerate() {
-                // SAFETY: as above.
-                unsafe { from.add(i * run.step * size).copy_to_nonoverlapping(to.as_mut_ptr(), size) };
-            }
-        }
-    }
-
     /// Copies the values of `size` bytes at `source` in `from` to column `column`, a place in bytes, from value `at` on.
     ///
     /// # Safety
@@ -183,16 +151,7 @@ impl Cells {
         let end = run.end().checked_mul(size).and_then(|end| end.checked_add(column));
         assert!(end.is_some_and(|end| end <= self.bytes), "values within the memory");
         // SAFETY: within the allocation, as just checked.
-        unsafe { self.base.as_ptr().add(column + run.first * size) }
-    }
-}
-
-impl Drop for Cells {
-    fn drop(&mut self) {
-        if let Backing::Heap(all, layout) = self.backing {
-            // SAFETY: allocated with this layout, and given back once.
-            unsafe { dealloc(all.as_ptr(), layout) };
-        }
+        unsafe { self.memory.base().add(column + run.first * size) }
     }
 }
 
@@ -224,39 +183,47 @@ unsafe fn copy(from: *const u8, from_step: usize, to: *mut u8, to_step: usize, s
     fixed!(1 2 4 8 12 16 24 32 64 128);
 }
 
-/// Copies bytes, most often few: a call of `memcpy` would take longer than the copy.
+/// Copies values that lie `step` apart to one behind the other. Not inlined, where it would take the registers of copies of
+/// values that lie near each other.
+///
+/// # Safety
+/// As `copy`.
+#[inline(never)]
+unsafe fn copy_together(from: *const u8, step: usize, to: *mut u8, size: usize, len: usize) {
+    // SAFETY: the caller's.
+    unsafe { copy(from, step, to, 1, size, len) };
+}
+
+/// Copies bytes. Where they are few a call of `memcpy` would take longer than the copy.
 ///
 /// # Safety
 /// All of them are within their allocations, which do not overlap there.
 #[inline(always)]
 unsafe fn copy_near(from: *const u8, to: *mut u8, bytes: usize) {
-    /// Blocks of `N` bytes, of which the last overlaps the one before.
+    /// The first and the last `N` bytes: all, of at most twice as many.
     ///
     /// # Safety
     /// As `copy_near`, and there are at least `N` bytes.
     #[inline(always)]
-    unsafe fn blocks<const N: usize>(from: *const u8, to: *mut u8, bytes: usize) {
-        let (mut at, last) = (0, bytes - N);
-        while at < last {
-            // SAFETY: `at + N` is below `bytes`.
-            unsafe { from.add(at).cast::<[u8; N]>().copy_to_nonoverlapping(to.add(at).cast(), 1) };
-            at += N;
+    unsafe fn ends<const N: usize>(from: *const u8, to: *mut u8, bytes: usize) {
+        // SAFETY: the caller's.
+        unsafe {
+            from.cast::<[u8; N]>().copy_to_nonoverlapping(to.cast(), 1);
+            from.add(bytes - N).cast::<[u8; N]>().copy_to_nonoverlapping(to.add(bytes - N).cast(), 1);
         }
-        // SAFETY: `last + N` is `bytes`.
-        unsafe { from.add(last).cast::<[u8; N]>().copy_to_nonoverlapping(to.add(last).cast(), 1) };
     }
-    // SAFETY: the caller's, and as many bytes as each block takes.
+    // SAFETY: the caller's, and as many bytes as each takes.
     unsafe {
         match bytes {
+            129.. => from.copy_to_nonoverlapping(to, bytes),
+            65.. => ends::<64>(from, to, bytes),
+            33.. => ends::<32>(from, to, bytes),
+            16.. => ends::<16>(from, to, bytes),
+            8.. => ends::<8>(from, to, bytes),
+            4.. => ends::<4>(from, to, bytes),
+            2.. => ends::<2>(from, to, bytes),
+            1 => ends::<1>(from, to, bytes),
             0 => {}
-            // Slices of 16 frames.
-            16 => from.cast::<[u8; 16]>().copy_to_nonoverlapping(to.cast(), 1),
-            64 => from.cast::<[u8; 64]>().copy_to_nonoverlapping(to.cast(), 1),
-            128 => from.cast::<[u8; 128]>().copy_to_nonoverlapping(to.cast(), 1),
-            1..4 => blocks::<1>(from, to, bytes),
-            4..16 => blocks::<4>(from, to, bytes),
-            17..=512 => blocks::<16>(from, to, bytes),
-            _ => from.copy_to_nonoverlapping(to, bytes),
         }
     }
 }
@@ -267,16 +234,18 @@ mod tests {
 
     #[test]
     fn runs_come_back_as_they_were_written() {
-        for size in [1, 3, 4, 8, 16, 40, 300] {
+        for size in [1, 3, 4, 8, 10, 16, 20, 40, 60, 300] {
             let cells = Cells::new(64 + 20 * size, &Storage::Memory).expect("memory");
             let from: Vec<u8> = (0..40 * size).map(|i| (i % 251) as u8).collect();
             // SAFETY: one thread.
             unsafe { cells.scatter(64, size, 2, &from, Run { first: 1, step: 3, len: 10 }) };
             let mut to = vec![0; 5 * size];
-            let strided = Move { run: Run { first: 2, step: 4, len: 3 }, to: 2 };
-            let near = Move { run: Run { first: 10, step: 1, len: 2 }, to: 0 };
+            let (strided, near) = (Run { first: 2, step: 4, len: 3 }, Run { first: 10, step: 1, len: 2 });
             // SAFETY: one thread.
-            unsafe { cells.gather(64, size, &[strided, near], &mut to) };
+            unsafe {
+                cells.gather(64, size, near, &mut to[..2 * size]);
+                cells.gather(64, size, strided, &mut to[2 * size..]);
+            }
             let wanted = [8, 9, 0, 4, 8].map(|i| &from[(1 + 3 * i) * size..][..size]);
             assert_eq!(to, wanted.concat());
         }
@@ -287,7 +256,7 @@ mod tests {
     fn bounds_are_checked() {
         let cells = Cells::new(64, &Storage::Memory).expect("memory");
         // SAFETY: one thread.
-        unsafe { cells.gather(0, 8, &[Move { run: Run { first: 7, step: 2, len: 2 }, to: 0 }], &mut [0; 16]) };
+        unsafe { cells.gather(0, 8, Run { first: 7, step: 2, len: 2 }, &mut [0; 16]) };
     }
 
     #[test]
@@ -308,7 +277,7 @@ mod tests {
                         // SAFETY: each thread has a half of its own.
                         unsafe {
                             cells.scatter(0, 8, half, &[i; 32], Run { first: 0, ..place });
-                            cells.gather(0, 8, &[Move { run: place, to: 0 }], &mut to);
+                            cells.gather(0, 8, place, &mut to);
                         }
                         assert_eq!(to, [i; 32]);
                     }

@@ -1,12 +1,14 @@
 //! From picks to columns: where the picks lie is listed under the ring's lock, what lies there is copied without it.
 
+use std::sync::Arc;
+
 use super::{
     Sample,
     cells::Move,
     index::Piece,
     lap::Lap,
     ragged::List,
-    ring::{Pin, Ring},
+    ring::{AHEAD, Pin, Ring},
     sampler::{Layout, Pick},
     view::View,
 };
@@ -52,6 +54,7 @@ pub(super) struct Scratch {
 impl Scratch {
     fn clear(&mut self) {
         self.slots.clear();
+        self.records.clear();
         self.moves.clear();
         self.next.clear();
         self.finals.clear();
@@ -66,13 +69,6 @@ impl Scratch {
         self.ahead_ends.clear();
     }
 }
-
-/// How many picks ahead the memory is asked for their records.
-const AHEAD: usize = 16;
-
-/// Slots of a sample for whose frames the memory is asked as soon as it is known where they lie: about as many as a core's
-/// caches hold until they are copied.
-const FETCHED: usize = 2048;
 
 impl Scratch {
     /// Asks the memory for the record of a later pick.
@@ -100,7 +96,7 @@ impl<T: Task> Sample<T> {
     /// Lists where the picks lie and keeps what followed them, while nothing comes or goes.
     pub(super) fn begin(&mut self, view: &View<'_>, picks: &[Pick], layout: Layout<'_>, n_step: u32) {
         let specs = &view.ring.specs;
-        if self.specs != *specs {
+        if !Arc::ptr_eq(&self.specs, specs) {
             self.specs.clone_from(specs);
             self.columns.resize_with(specs.len(), Bytes::default);
         }
@@ -124,9 +120,12 @@ impl<T: Task> Sample<T> {
         self.scratch.final_observations.reserve(picks.len() * specs[column::OBSERVATION].stride);
         let lap = view.ring.lap(view.window());
         self.scratch.slots.extend(picks.iter().map(|pick| lap.slot(pick.frame)));
-        self.scratch.records.resize(picks.len(), 0);
-        // By themselves, so that the memory answers many of them at a time.
-        view.ring.records_at(view.state, &self.scratch.slots, &mut self.scratch.records);
+        self.scratch.records.extend_from_slice(layout.records);
+        if layout.records.is_empty() {
+            self.scratch.records.resize(picks.len(), 0);
+            // By themselves, so that the memory answers many of them at a time.
+            view.ring.records_at(view.state, &self.scratch.slots, &mut self.scratch.records);
+        }
         self.weights.extend(picks.iter().map(|pick| pick.weight));
         if n_step == 0 && layout.slots.is_none() && picks.iter().all(|pick| pick.len == 1) {
             self.begin_frames(view, lap, picks);
@@ -211,12 +210,15 @@ impl<T: Task> Sample<T> {
         let position = trajectory.position(pick.frame);
         trajectory.pieces(position, pick.len, stride, |piece| {
             view.ring.moves(lap, piece, frames.len(), |part| {
-                if part.to < FETCHED {
+                if scratch.moves.len() < AHEAD {
                     view.ring.fetch(part.run);
                 }
                 scratch.moves.push(part);
             });
-            frames.extend((0..piece.len).map(|i| piece.frame(i)));
+            match piece.step {
+                1 => frames.extend(piece.first..piece.first + u64::from(piece.len)),
+                _ => frames.extend((0..piece.len).map(|i| piece.frame(i))),
+            }
         });
         position + (pick.len - 1) * stride + 1
     }
@@ -242,19 +244,18 @@ impl<T: Task> Sample<T> {
     /// Copies the drawn frames out of the ring.
     pub(super) fn gather(&mut self, ring: &Ring, pin: &Pin<'_>, n_step: Option<(u32, f32)>) {
         let Self { specs, columns, frames, scratch, next, after_joints, .. } = self;
-        for (i, (spec, values)) in specs.iter().zip(columns).enumerate() {
+        for (i, (spec, values)) in specs.iter().zip(&mut *columns).enumerate() {
             // As much room as the list of frames has: samples of varying length soon allocate no more.
             values.resize(frames.capacity() * spec.stride);
             values.resize(frames.len() * spec.stride);
             if scratch.moves.is_empty() {
                 ring.gather_each(pin, i, &scratch.slots, values.bytes_mut());
-            } else {
-                ring.gather_moves(pin, i, &scratch.moves, values.bytes_mut());
             }
             for (at, slots) in &scratch.pads {
                 values.bytes_mut()[at * spec.stride..][..slots * spec.stride].fill(0);
             }
         }
+        ring.gather_moves(pin, &scratch.moves, columns);
         let width = specs[column::OBSERVATION].stride;
         let gather_next = |slots: &[usize], finals: &[usize], observations: &[u8], to: &mut Bytes| {
             to.resize(slots.len() * width);

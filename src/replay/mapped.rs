@@ -1,4 +1,4 @@
-//! Memory that is a file.
+//! Memory that the system maps: a file, or as much as a file would have.
 
 use std::{
     fs::{self, File, OpenOptions},
@@ -6,15 +6,15 @@ use std::{
     path::{Path, PathBuf},
 };
 
-use memmap2::{MmapOptions, MmapRaw};
+use memmap2::{MmapMut, MmapOptions, MmapRaw};
 
 use crate::error::Error;
 
-/// A new file of zeros, mapped into memory; it goes when this is dropped.
+/// Zeros at a fixed place, of a new file or of none; the file goes when this is dropped.
 pub(super) struct Mapped {
     // Dropped in this order: a file that is mapped cannot be removed everywhere.
     map: MmapRaw,
-    _scratch: Scratch,
+    _scratch: Option<Scratch>,
 }
 
 /// A file that is removed when this is dropped.
@@ -33,6 +33,11 @@ impl Drop for Scratch {
 }
 
 impl Mapped {
+    /// `bytes` zeros of memory, which the system gives when they are first touched. Errors: more than there can be.
+    pub(super) fn memory(bytes: usize) -> io::Result<Self> {
+        Ok(Self::of(MmapMut::map_anon(bytes)?.into(), None))
+    }
+
     /// A file of `bytes` zeros at `path`. Errors: it exists, or the disk has no room; then none is left behind.
     pub(super) fn new(path: &Path, bytes: usize) -> Result<Self, Error> {
         let failed = |source| Error::Io { path: path.into(), source };
@@ -41,7 +46,14 @@ impl Mapped {
         let file = scratch.file.insert(file);
         allocate(file, bytes as u64).map_err(failed)?;
         let map = MmapOptions::new().len(bytes).map_raw(&*file).map_err(failed)?;
-        Ok(Self { map, _scratch: scratch })
+        Ok(Self::of(map, Some(scratch)))
+    }
+
+    /// Asks for large pages: reads at random places mostly wait for the tables of small ones. It works without as well.
+    fn of(map: MmapRaw, scratch: Option<Scratch>) -> Self {
+        #[cfg(all(target_os = "linux", not(miri)))]
+        let _ = map.advise(memmap2::Advice::HugePage);
+        Self { map, _scratch: scratch }
     }
 
     pub(super) fn base(&self) -> *mut u8 {

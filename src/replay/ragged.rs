@@ -158,10 +158,10 @@ impl Ring {
     /// The elements of a frame that is in the window, pinned, or as the writer left it.
     fn list(&self, column: &Ragged, frame: u64) -> List {
         let (mut list, slot) = (List::default(), (frame % self.turns.slots) as usize);
-        let place = [Move { run: Run { first: slot, step: 1, len: 1 }, to: 0 }];
+        let place = Run { first: slot, step: 1, len: 1 };
         // SAFETY: the caller is the writer, the only one who writes there, or the frame is pinned or in the window, whose
         // frames no writer takes. Test: `tests/replay/ragged.rs`.
-        unsafe { self.cells.gather(column.lists, size_of::<List>(), &place, bytemuck::bytes_of_mut(&mut list)) };
+        unsafe { self.cells.gather(column.lists, size_of::<List>(), place, bytemuck::bytes_of_mut(&mut list)) };
         list
     }
 
@@ -172,7 +172,7 @@ impl Ring {
         unsafe {
             match moves {
                 [] => self.cells.gather_each(place, size_of::<List>(), slots, to),
-                moves => self.cells.gather(place, size_of::<List>(), moves, to),
+                moves => self.cells.gather_moves([(place, size_of::<List>(), to)], moves, &[]),
             }
         }
     }
@@ -180,12 +180,12 @@ impl Ring {
     /// Copies the elements of a list of a pinned frame.
     pub(super) fn elements(&self, _: &Pin<'_>, i: usize, list: List, to: &mut [u8]) {
         let Ragged { spec, room, elements, .. } = &self.ragged[i];
-        let mut copied = 0;
-        for part in parts(list, *room) {
-            let moves = [Move { run: part, to: copied }];
-            copied += part.len;
+        let (size, mut copied) = (spec.dtype.size(), 0);
+        for run in parts(list, *room) {
+            let part = Move { run, to: copied };
+            copied += run.len;
             // SAFETY: writers leave the elements of frames alone that are pinned. Test: `tests/replay/ragged.rs`.
-            unsafe { self.cells.gather(*elements, spec.dtype.size(), &moves, to) };
+            unsafe { self.cells.gather_moves([(*elements, size, &mut *to)], &[part], &[]) };
         }
     }
 

@@ -13,7 +13,7 @@
 //! `head`. A reader pins the oldest frame that it drew; a writer waits, with a deadline, before it overwrites one that is
 //! pinned. Only the two ends and the pins are behind a lock, never a copy.
 
-use std::time::Duration;
+use std::{sync::Arc, time::Duration};
 
 use super::{
     Storage,
@@ -25,13 +25,18 @@ use super::{
     turns::{self, TimedOut, Turns, Window},
 };
 use crate::{
+    bytes::Bytes,
     components::{ColumnSpec, Frames, RaggedSpec},
     error::Error,
 };
 
+/// Runs that the memory is asked for while as many before them are copied: a core's first cache holds them.
+pub(super) const AHEAD: usize = 8;
+
 /// The columns of a ring and where they lie.
 pub(super) struct Ring {
-    pub specs: Box<[ColumnSpec]>,
+    /// Samples have them as well: the same ones, not a copy.
+    pub specs: Arc<[ColumnSpec]>,
     /// By column: its place in the cells; the last is that of the frames' records.
     places: Box<[usize]>,
     pub ragged: Box<[Ragged]>,
@@ -234,11 +239,17 @@ impl Ring {
         }
     }
 
-    /// Copies the values of column `i` that `moves` name to values of `to`. All of them are pinned by `_pin`.
+    /// Copies the values of all columns that `moves` name to `columns`; the memory was asked for the first [`AHEAD`] of
+    /// them. All are pinned by `_pin`.
     #[expect(unsafe_code, reason = "nobody writes frames that are pinned")]
-    pub(super) fn gather_moves(&self, _pin: &Pin<'_>, i: usize, moves: &[Move], to: &mut [u8]) {
-        // SAFETY: writers leave frames alone that are pinned. Test: `tests/replay/stress.rs`.
-        unsafe { self.cells.gather(self.places[i], self.specs[i].stride, moves, to) };
+    pub(super) fn gather_moves(&self, _pin: &Pin<'_>, moves: &[Move], columns: &mut [Bytes]) {
+        let mut later = moves.chunks(AHEAD).skip(1);
+        for moves in moves.chunks(AHEAD) {
+            let columns = self.specs.iter().zip(&self.places).zip(&mut *columns);
+            let columns = columns.map(|((spec, place), to)| (*place, spec.stride, to.bytes_mut()));
+            // SAFETY: writers leave frames alone that are pinned. Test: `tests/replay/stress.rs`.
+            unsafe { self.cells.gather_moves(columns, moves, later.next().unwrap_or_default()) };
+        }
     }
 
     /// Copies the values of column `i` at `slots` to `to`, one behind the other. All of them are pinned by `_pin`.
@@ -288,7 +299,9 @@ impl Ring {
         for piece in pieces {
             let lap = Lap::new(piece.first, self.turns.slots);
             // SAFETY: writers leave frames alone that are pinned, and take none out of the window without the lock.
-            self.moves(lap, *piece, at, |part| unsafe { self.cells.gather(place, size, &[part], to) });
+            self.moves(lap, *piece, at, |part| unsafe {
+                self.cells.gather_moves([(place, size, &mut *to)], &[part], &[]);
+            });
             at += piece.len as usize;
         }
     }

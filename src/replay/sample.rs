@@ -1,9 +1,9 @@
 //! What samplers give.
 
-use std::{fmt, marker::PhantomData, ops::Range};
+use std::{fmt, marker::PhantomData, ops::Range, sync::Arc};
 
 use bytemuck::Pod;
-use serde::{Deserialize, Serialize};
+use serde::{Deserialize, Deserializer, Serialize};
 
 use super::{gather::Scratch, lists::Lists};
 use crate::{
@@ -19,7 +19,8 @@ use crate::{
 #[derive(Serialize, Deserialize)]
 #[serde(bound = "")]
 pub struct Sample<T: Task> {
-    pub(super) specs: Box<[ColumnSpec]>,
+    #[serde(serialize_with = "<[_]>::serialize", deserialize_with = "shared")]
+    pub(super) specs: Arc<[ColumnSpec]>,
     pub(super) columns: Vec<Bytes>,
     /// Ragged columns.
     pub(super) lists: Vec<Lists>,
@@ -49,6 +50,10 @@ pub struct Sample<T: Task> {
     task: PhantomData<fn() -> T>,
 }
 
+fn shared<'de, D: Deserializer<'de>>(from: D) -> Result<Arc<[ColumnSpec]>, D::Error> {
+    Box::deserialize(from).map(Arc::from)
+}
+
 /// By pick: its `n`-step return and the discount of the value that follows.
 #[derive(Default, Serialize, Deserialize)]
 pub(super) struct NStep {
@@ -59,7 +64,7 @@ pub(super) struct NStep {
 impl<T: Task> Default for Sample<T> {
     fn default() -> Self {
         Self {
-            specs: Box::default(),
+            specs: Arc::default(),
             columns: Vec::new(),
             lists: Vec::new(),
             next: Bytes::default(),

@@ -172,13 +172,15 @@ pub(super) struct Layout<'a> {
     pub stride: u32,
     /// The slots of each pick that are learned from.
     pub learning: Range<usize>,
+    /// By pick: the place of its trajectory, or none if empty: the draws do not say.
+    pub records: &'a [u32],
     /// Beginnings of episodes that go on where that of a pick has ended, each with the number of its pick, ascending.
     pub joined: &'a [(u32, Pick)],
 }
 
 impl Default for Layout<'_> {
     fn default() -> Self {
-        Self { slots: None, before: &[], stride: 1, learning: 0..usize::MAX, joined: &[] }
+        Self { slots: None, before: &[], stride: 1, learning: 0..usize::MAX, records: &[], joined: &[] }
     }
 }
 

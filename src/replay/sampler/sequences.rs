@@ -173,7 +173,7 @@ impl Draw for Anchors {
         let Sequences { burn_in, length, dilation, boundary, .. } = self.options;
         let learning = burn_in as usize..(burn_in + length) as usize;
         let slots = if boundary == Boundary::Stop { None } else { self.options.slots() };
-        Layout { slots, before: &self.before, stride: dilation, learning, joined: &self.joined }
+        Layout { slots, before: &self.before, stride: dilation, learning, records: &[], joined: &self.joined }
     }
 
     fn update(&mut self, view: &View<'_>, frames: &[u64], priorities: &[f32]) -> Result<usize, Error> {

@@ -4,7 +4,11 @@ use super::{Draw, Layout, Pick, Sampling, starts::Starts};
 use crate::{
     components::fetch,
     error::Error,
-    replay::{draws::Draws, index::Window, view::View},
+    replay::{
+        draws::{Draws, MADE, below},
+        index::Window,
+        view::View,
+    },
 };
 
 /// Frames of one trajectory that follow each other, with replacement. A pick is a slice: a batch of `n` frames is a batch
@@ -61,7 +65,8 @@ impl Slices {
     }
 
     pub(super) fn open(&self, _: u64) -> Result<Box<dyn Draw>, Error> {
-        Ok(Box::new(Slicer { starts: self.starts(), options: self.clone(), list: List::default() }))
+        let (starts, list) = (self.starts(), List::default());
+        Ok(Box::new(Slicer { starts, options: self.clone(), list, records: Vec::new() }))
     }
 
     pub(super) fn check(&self, errors: &mut Vec<Error>) {
@@ -94,6 +99,9 @@ struct Slicer {
     starts: Starts,
     #[serde(skip)]
     list: List,
+    /// By pick of the last draw.
+    #[serde(skip)]
+    records: Vec<u32>,
 }
 
 /// The trajectories that can be drawn from, for when chance hardly finds any.
@@ -123,18 +131,17 @@ impl List {
     }
 }
 
-/// Picks whose records the memory is asked for at a time.
-const BURST: usize = 16;
+/// Picks whose records the memory is asked for at a time, so that none waits for the one before. They are those if each
+/// pick takes two numbers; what is drawn does not depend on it.
+const BURST: usize = MADE / 2;
 
-/// Asks the memory for the records of `n` picks, so that none waits for the one before. They are those if each pick takes
-/// two numbers; what is drawn does not depend on it.
-fn fetch_records(view: &View<'_>, n: usize, mut draws: Draws) {
+/// Asks the memory for the records of the next picks.
+fn fetch_records(view: &View<'_>, draws: &mut Draws) {
     let all = view.trajectories();
-    for _ in 0..n {
-        if let Some(record) = all.get(draws.below(all.len() as u64) as usize) {
+    for bits in draws.ahead().iter().step_by(2) {
+        if let Some(record) = all.get(below(*bits, all.len() as u64) as usize) {
             fetch(std::slice::from_ref(view.trajectory(*record)));
         }
-        draws.bits();
     }
 }
 
@@ -144,51 +151,55 @@ impl Draw for Slicer {
     }
 
     fn draw(&mut self, view: &View<'_>, n: usize, draws: &mut Draws, picks: &mut Vec<Pick>) -> Result<(), Error> {
+        self.records.clear();
         for i in 0..n {
             if i % BURST == 0 && self.options.weighting == Weighting::Trajectories {
-                fetch_records(view, (n - i).min(BURST), *draws);
+                fetch_records(view, draws);
             }
-            let pick = match self.options.weighting {
+            let (record, pick) = match self.options.weighting {
                 Weighting::Trajectories => self.by_trajectory(view, draws)?,
                 Weighting::Frames => self.by_frame(view, draws)?,
             };
+            self.records.push(record);
             picks.push(pick);
         }
         Ok(())
     }
 
     fn layout(&self) -> Layout<'_> {
-        self.options.layout()
+        Layout { records: &self.records, ..self.options.layout() }
     }
 }
 
 impl Slicer {
-    fn by_trajectory(&mut self, view: &View<'_>, draws: &mut Draws) -> Result<Pick, Error> {
+    /// A slice and the place of its trajectory.
+    fn by_trajectory(&mut self, view: &View<'_>, draws: &mut Draws) -> Result<(u32, Pick), Error> {
         let all = view.trajectories();
         view.frames()?;
         for _ in 0..TRIES {
             let record = all[draws.below(all.len() as u64) as usize];
             if let Some(pick) = self.starts.draw(view, record, draws) {
-                return Ok(pick);
+                return Ok((record, pick));
             }
         }
         let list = self.list.make(view, self.starts)?;
         let (record, _) = list[draws.below(list.len() as u64) as usize];
-        self.starts.draw(view, record, draws).ok_or_else(|| self.starts.none())
+        self.starts.draw(view, record, draws).map(|pick| (record, pick)).ok_or_else(|| self.starts.none())
     }
 
     /// A frame names the start at its own position; with a span there are more starts than frames, at most twice as many.
-    fn by_frame(&mut self, view: &View<'_>, draws: &mut Draws) -> Result<Pick, Error> {
+    fn by_frame(&mut self, view: &View<'_>, draws: &mut Draws) -> Result<(u32, Pick), Error> {
         let (oldest, len) = view.frames()?;
         let rounds = if self.starts.span == (0, 0) { 1 } else { 2 };
         for _ in 0..TRIES {
             let drawn = draws.below(rounds * len);
             let frame = oldest + drawn % len;
-            let record = view.trajectory(view.trajectory_of(frame));
+            let at = view.trajectory_of(frame);
+            let record = view.trajectory(at);
             let positions = record.positions(view.window());
             let start = u64::from(record.position(frame) - positions.start) + drawn / len * positions.len() as u64;
             if start < u64::from(self.starts.count(positions.len() as u32)) {
-                return Ok(self.starts.pick(record, positions, start as u32));
+                return Ok((at, self.starts.pick(record, positions, start as u32)));
             }
         }
         let list = self.list.make(view, self.starts)?;
@@ -196,6 +207,6 @@ impl Slicer {
         let at = list.partition_point(|(_, total)| *total <= start);
         let before = if at == 0 { 0 } else { list[at - 1].1 };
         let record = view.trajectory(list[at].0);
-        Ok(self.starts.pick(record, record.positions(view.window()), (start - before) as u32))
+        Ok((list[at].0, self.starts.pick(record, record.positions(view.window()), (start - before) as u32)))
     }
 }
