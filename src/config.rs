@@ -6,6 +6,7 @@ use std::{ops::Range, time::Duration};
 
 use crate::{
     env::AsyncBatched,
+    fault::FaultPolicy,
     policy::Exploration,
     replay_writer::WholeEpisodes,
     rollout::RewardTransform,
@@ -37,7 +38,8 @@ pub enum Delivery {
     Async,
 }
 
-/// What happens when a worker panics or misses its deadline.
+/// What happens when a worker panics or misses its deadline, or a row of it fails that is not restarted
+/// ([`CollectorConfig::on_fault`]).
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, serde::Serialize, serde::Deserialize)]
 pub enum OnWorkerFault {
     /// The collection ends with an error that names it.
@@ -96,6 +98,11 @@ pub struct CollectorConfig {
     /// Whether half of the rows step while the policy acts for the others. Not with a simulator, nor with a policy that is
     /// a host's system. Default: no.
     pub overlap: Overlap,
+    /// What is done when an environment panics, cannot start an episode, or takes longer than
+    /// [`AsyncBatched::step_deadline`]; for all rows, also those of workers: what a row's restarts do not mend is then its
+    /// worker's fault. A simulator's rows are not restarted. Faults of a row are counted anew where a checkpoint is loaded.
+    /// Default: stop.
+    pub on_fault: FaultPolicy,
     /// Number of this collector among several whose data are put together: it is in trajectory ids, errors and what
     /// factories know. Default: none, and ids as of worker 0.
     pub worker: Option<u16>,
@@ -183,6 +190,7 @@ impl Default for CollectorConfig {
             threads: 1,
             executor: Executor::SingleThreaded,
             overlap: Overlap::None,
+            on_fault: FaultPolicy::Stop,
             worker: None,
             workers: 0,
             delivery: None,

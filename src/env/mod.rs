@@ -7,6 +7,7 @@ pub mod cart_pole;
 pub mod check;
 mod classic;
 mod clip;
+mod faults;
 pub mod grid_world;
 mod mask;
 pub mod mountain_car;
@@ -72,7 +73,8 @@ pub trait Env: Task + Component<Mutability = Mutable> + Sized {
     ///
     /// The default calls [`step`](Self::step) row by row, which a compiler turns into vector instructions where it is
     /// plain arithmetic. Override it where many rows side by side are quicker still; the bits must be those of `step`. A
-    /// panic is reported with the row whose action was asked for last.
+    /// panic is reported with the row whose action was asked for last; if that row shall start anew
+    /// ([`FaultPolicy::RestartRow`](crate::fault::FaultPolicy::RestartRow)), so do those before it without an outcome.
     #[inline(always)]
     fn step_many(
         envs: &mut [Self],

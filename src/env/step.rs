@@ -1,8 +1,8 @@
 //! The Step stage of environments that are stepped row by row.
 
 use std::{
-    any::Any,
     cell::Cell,
+    cmp::Ordering,
     panic::{AssertUnwindSafe, catch_unwind},
 };
 
@@ -12,8 +12,9 @@ use pulp::Arch;
 use super::{
     Env,
     clip::ActionClip,
+    faults::{Rebuild, Start},
     mask::MaskParts,
-    strip::{Rows, STRIP, StepAll},
+    strip::{Rows, STRIP, StepAll, close},
 };
 use crate::{
     components::{
@@ -45,6 +46,8 @@ pub(crate) struct EnvSettings<E: Env> {
     pub arch: Arch,
     /// Whether observations are floats and nothing else.
     pub floats: bool,
+    /// What rows that fail are built anew of.
+    pub(super) rebuild: Rebuild<E>,
 }
 
 type StepColumns<E> = (
@@ -182,12 +185,16 @@ impl<E: Env> Tick<'_, E> {
         }
     }
 
-    /// Steps a strip; a panic of user code becomes the tick's error, with the row that it came from. Whether there was
-    /// none.
+    /// Steps a strip. A panic of user code becomes the tick's error, with the row that it came from, or that row starts
+    /// anew. Whether the rows behind are to be stepped.
     fn guarded(&self, mut rows: Rows<'_, E>) -> bool {
         let current = Cell::new(0_u32);
         if let Some(frames) = &mut rows.frames {
             frames.open(rows.actions, rows.steps, rows.ids, self.version);
+        }
+        if self.settings.rebuild.is_wanted() {
+            // So that a panic shows which rows have an outcome.
+            rows.ends.fill(End::IDLE);
         }
         let stepped = catch_unwind(AssertUnwindSafe(|| {
             let (settings, cut, rows, current) = (self.settings, self.cut, &mut rows, &current);
@@ -199,31 +206,117 @@ impl<E: Env> Tick<'_, E> {
                 self.settings.arch.dispatch(StepAll { settings, cut, rows, current, clip });
             }
         }));
-        let fine = stepped.is_ok();
-        if let Err(payload) = stepped {
-            self.fail("step", payload, &rows, current.get() as usize);
-            // The rows before it go on: one of them may have an error of its own, and the lowest row's is the one that
-            // counts, however rows are spread over threads.
-            rows = rows.split_off(current.get() as usize);
+        let Err(payload) = stepped else { return self.finish(rows) };
+        let (panicked, message) = (current.get() as usize, panic_message(payload));
+        if self.settings.rebuild.is_wanted() {
+            self.step_on(rows, panicked, &message);
+            return true;
         }
+        self.report.fail(rows.rows[panicked].0, self.error("step", message, &rows, panicked));
+        // The rows before it go on: one of them may have an error of its own, and the lowest row's is the one that
+        // counts, however rows are spread over threads.
+        self.finish(rows.split_off(panicked));
+        false
+    }
+
+    /// Starts the next episodes of rows that were stepped, and hands their frames over. Whether the rows behind are to be
+    /// stepped.
+    fn finish(&self, mut rows: Rows<'_, E>) -> bool {
         self.report.stepped(rows.envs.len() as u64);
-        let call = Cell::new("reset");
-        let reset = catch_unwind(AssertUnwindSafe(|| self.reset_ended(&mut rows, &current, &call)));
+        let (current, call, mut faults) = (Cell::new(0), Cell::new("reset"), Vec::new());
+        let reset = catch_unwind(AssertUnwindSafe(|| self.reset_ended(&mut rows, &current, &call, &mut faults)));
         if let Err(payload) = reset {
-            self.fail(call.get(), payload, &rows, current.get() as usize);
-            return false;
+            let (i, call) = (current.get() as usize, call.get());
+            let error = self.error(call, panic_message(payload), &rows, i);
+            if !self.settings.rebuild.is_wanted() {
+                faults.into_iter().for_each(|(i, error)| self.lose(&mut rows, i, error));
+                self.lose(&mut rows, i, error);
+                return false;
+            }
+            faults.push((i, error));
+            self.start_others(&mut rows, i, call, &mut faults);
+        }
+        if !faults.is_empty() {
+            // Of one row the first one counts.
+            faults.sort_by_key(|(i, _)| *i);
+            faults.dedup_by_key(|(i, _)| *i);
+            faults.into_iter().for_each(|(i, error)| self.lose(&mut rows, i, error));
         }
         if let Some(frames) = &mut rows.frames {
             frames.close(rows.observations, rows.rewards, rows.ends);
         }
-        fine
+        true
+    }
+
+    /// Goes on behind a panic in a step: row by row, so that those behind have their turn.
+    #[cold]
+    fn step_on(&self, mut rows: Rows<'_, E>, panicked: usize, message: &str) {
+        for i in 0..rows.envs.len() {
+            let mut row = rows.split_off(1);
+            if i > panicked {
+                self.guarded(row);
+            } else if row.ends[0] != End::IDLE {
+                close(self.settings, self.cut, &mut row);
+                self.finish(row);
+            } else {
+                // An environment that steps many rows side by side may lose some together.
+                self.report.stepped(1);
+                row.ends[0] = End::RUNNING;
+                let error = self.error("step", message.into(), &row, 0);
+                self.lose(&mut row, 0, error);
+                if let Some(frames) = &mut row.frames {
+                    frames.close(row.observations, row.rewards, row.ends);
+                }
+            }
+        }
+    }
+
+    /// Goes on behind a panic of row `panicked` in a reset or a mask: the rows have their turn that have not had it.
+    #[cold]
+    fn start_others(&self, rows: &mut Rows<'_, E>, panicked: usize, call: &str, faults: &mut Vec<(usize, Error)>) {
+        let resets = call == "reset";
+        if resets {
+            self.find_broken(rows, panicked, faults);
+        }
+        for i in 0..rows.envs.len() {
+            let begun = match i.cmp(&panicked) {
+                Ordering::Greater if resets && rows.ends[i].done() => self.settings.start(&mut start_of(rows, i)),
+                Ordering::Less if !resets => continue,
+                Ordering::Equal => continue,
+                _ => {
+                    let step = if rows.ends[i].done() { 0 } else { rows.steps[i].0 + 1 };
+                    let place = (rows.rows[i].0, rows.episodes[i].0, step);
+                    self.settings.look(&rows.envs[i], &mut rows.masks[i], place)
+                }
+            };
+            faults.extend(begun.err().map(|error| (i, error)));
+        }
+    }
+
+    /// Row `i` failed in this tick: its frame is lost and it starts anew, or the tick ends with the error.
+    #[cold]
+    fn lose(&self, rows: &mut Rows<'_, E>, i: usize, error: Error) {
+        let row = rows.rows[i].0;
+        if !self.settings.rebuild.is_wanted() {
+            return self.report.fail(row, error);
+        }
+        let end = std::mem::replace(&mut rows.ends[i], End::QUARANTINED);
+        rows.rewards[i] = Reward(0.0);
+        if end != End::QUARANTINED {
+            self.report.quarantined(1);
+        }
+        // Behind an end the next episode has its number already.
+        let since = (rows.episodes[i].0.wrapping_sub(u32::from(end.done())), rows.steps[i].0);
+        if let Err(error) = self.settings.restart(&mut start_of(rows, i), since, error) {
+            self.report.fail(row, error);
+        }
     }
 
     #[cold]
-    fn fail(&self, call: &'static str, payload: Box<dyn Any + Send>, rows: &Rows<'_, E>, i: usize) {
-        let error = Error::EnvPanic {
+    fn error(&self, call: &'static str, message: String, rows: &Rows<'_, E>, i: usize) -> Error {
+        Error::EnvPanic {
             call,
-            message: panic_message(payload),
+            message,
             worker: self.settings.worker,
             row: rows.rows[i].0,
             episode: rows.episodes[i].0,
@@ -234,13 +327,18 @@ impl<E: Env> Tick<'_, E> {
                 _ => 0,
             },
             seed: self.settings.seed.0,
-        };
-        self.report.fail(rows.rows[i].0, error);
+        }
     }
 
     /// Keeps the last observation of ended rows and starts their next episode.
     #[inline(always)]
-    fn reset_ended(&self, rows: &mut Rows<'_, E>, current: &Cell<u32>, call: &Cell<&'static str>) {
+    fn reset_ended(
+        &self,
+        rows: &mut Rows<'_, E>,
+        current: &Cell<u32>,
+        call: &Cell<&'static str>,
+        faults: &mut Vec<(usize, Error)>,
+    ) {
         let Rows { envs, streams, episodes, observations, lasts, ends, .. } = rows;
         // First what touches columns that ticks leave alone, for all rows: the memory answers many short turns together,
         // but not many resets.
@@ -253,18 +351,14 @@ impl<E: Env> Tick<'_, E> {
             episodes[i].0 += 1;
             streams[i].start_episode(episodes[i].0);
         });
-        let mut broken = None;
+        let mut broken = false;
         End::each_done(ends, |i| {
             current.set(i as u32);
             observations[i] = envs[i].reset(&self.settings.options, &mut streams[i]);
-            if !observations[i].is_finite() && broken.is_none() {
-                broken = Some(i);
-            }
+            broken |= !observations[i].is_finite();
         });
-        // The lowest row's error is the one that counts.
-        if let Some(i) = broken {
-            let (row, episode) = (rows.rows[i].0, rows.episodes[i].0);
-            self.report.fail(row, Error::reset_not_finite(&rows.observations[i], row, episode, self.settings.seed.0));
+        if broken {
+            self.find_broken(rows, rows.envs.len(), faults);
         }
         if size_of::<E::Mask>() > 0 {
             call.set("action_mask");
@@ -274,9 +368,30 @@ impl<E: Env> Tick<'_, E> {
                 let step = if rows.ends[i].done() { 0 } else { rows.steps[i].0 + 1 };
                 let (row, episode) = (rows.rows[i].0, rows.episodes[i].0);
                 if let Err(error) = self.settings.masks.check(&rows.masks[i], row, episode, step) {
-                    self.report.fail(row, error);
+                    faults.push((i, error));
                 }
             }
         }
+    }
+
+    /// Those of the first `n` rows that have reset to an observation that is not finite.
+    #[cold]
+    fn find_broken(&self, rows: &Rows<'_, E>, n: usize, faults: &mut Vec<(usize, Error)>) {
+        for i in (0..n).filter(|i| rows.ends[*i].done() && !rows.observations[*i].is_finite()) {
+            let (row, episode, seed) = (rows.rows[i].0, rows.episodes[i].0, self.settings.seed.0);
+            faults.push((i, Error::reset_not_finite(&rows.observations[i], row, episode, seed)));
+        }
+    }
+}
+
+/// The columns of row `i`.
+fn start_of<'r, E: Env>(rows: &'r mut Rows<'_, E>, i: usize) -> Start<'r, E> {
+    Start {
+        row: rows.rows[i].0,
+        env: &mut rows.envs[i],
+        stream: &mut rows.streams[i],
+        episode: &mut rows.episodes[i].0,
+        observation: &mut rows.observations[i],
+        mask: &mut rows.masks[i],
     }
 }

@@ -74,7 +74,7 @@ impl<E: Env, C: Fn(&E::Action) -> E::Action> WithSimd for StepAll<'_, '_, E, C> 
 
     #[inline(always)]
     fn with_simd<S: Simd>(self, _: S) {
-        let Rows { envs, streams, actions, steps, observations, rewards, ends, .. } = self.rows;
+        let Rows { envs, streams, actions, observations, rewards, ends, .. } = &mut *self.rows;
         let action = |i| {
             self.current.set(i as u32);
             (self.clip)(&actions[i])
@@ -84,11 +84,17 @@ impl<E: Env, C: Fn(&E::Action) -> E::Action> WithSimd for StepAll<'_, '_, E, C> 
             rewards[i] = Reward(transition.reward);
             observations[i] = transition.observation;
         });
-        let limit = self.settings.limit.wrapping_sub(1);
-        close_frames(ends, steps, limit, self.cut);
-        if !all_finite(self.settings.floats, observations, rewards) {
-            quarantine(ends, observations, rewards);
-        }
+        close(self.settings, self.cut, self.rows);
+    }
+}
+
+/// Ends frames as the engine does: at limits, by force, and where numbers are not finite.
+#[inline(always)]
+pub(super) fn close<E: Env>(settings: &EnvSettings<E>, cut: bool, rows: &mut Rows<'_, E>) {
+    let Rows { steps, observations, rewards, ends, .. } = rows;
+    close_frames(ends, steps, settings.limit.wrapping_sub(1), cut);
+    if !all_finite(settings.floats, observations, rewards) {
+        quarantine(ends, observations, rewards);
     }
 }
 

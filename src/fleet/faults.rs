@@ -40,11 +40,11 @@ impl<T: Task> ThreadFleet<T> {
 
     /// Gives a worker up, and goes on without it or with another one in its place, if that is wanted.
     pub(super) fn lose(&mut self, front: &Monitor, worker: usize, error: Error) -> Result<(), Error> {
-        let fault = matches!(error, Error::Worker { .. } | Error::EnvPanic { .. });
+        let fault = matches!(error, Error::Worker { .. }) || error.is_of_row();
         if !fault || self.on_fault == OnWorkerFault::Stop {
             return Err(error);
         }
-        let failed = matches!(error, Error::EnvPanic { .. }) || self.crew.death(worker).is_some();
+        let failed = error.is_of_row() || self.crew.death(worker).is_some();
         self.give_up(worker, failed);
         match self.on_fault {
             OnWorkerFault::Restart { most } if self.restarts < most => {
