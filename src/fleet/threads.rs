@@ -121,8 +121,10 @@ impl<T: Task> ThreadFleet<T> {
         }
     }
 
-    /// Notes that those who make something were waited for.
+    /// Notes that those who make something were waited for. A look that took longer than it may did so because nothing ran
+    /// on the machine: those who are waited for stood still as well.
     fn count_waiting(&mut self, time: Duration) {
+        let time = time.min(LOOK);
         for (worker, member) in self.members.iter_mut().enumerate() {
             let makes = self.pace.as_ref().is_none_or(|pace| pace.waits_for(worker));
             member.waited = if makes { member.waited + time } else { Duration::ZERO };

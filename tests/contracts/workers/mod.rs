@@ -5,6 +5,8 @@ mod faults;
 mod options;
 mod resume;
 mod running;
+#[cfg(unix)]
+mod stall;
 
 use std::{thread, time::Duration};
 
