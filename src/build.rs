@@ -136,7 +136,7 @@ pub(crate) fn build_rows<T: Task>(parts: Build<T>, share: Share) -> Result<Colle
             parallelism,
             act,
             infer: if config.async_batched.is_some() { CollectSystems::Respond } else { CollectSystems::Infer },
-            adopter: share.worker.unwrap_or(0),
+            adopter: (share.worker.unwrap_or(0), share.life),
         },
     );
     let spawn = Spawn {

@@ -30,8 +30,8 @@ pub(crate) struct TaskParts<T: Task> {
     /// How the policies act, and where in the tick.
     pub act: InstallActing,
     pub infer: CollectSystems,
-    /// Number of this world among those that act by the same weights.
-    pub adopter: usize,
+    /// Number of this world among those that act by the same weights, and how often it was built before.
+    pub adopter: (usize, u32),
 }
 
 /// Adds the systems by which policies act in a stage; with statistics of what they see, if these are wanted.

@@ -279,7 +279,7 @@ impl<T: Task> Parts<T> {
             common: Arc::new(Common { filling, stop, finished: AtomicUsize::new(0), enough }),
             deadline: config.deadline(),
             on_fault: config.on_worker_fault.unwrap_or_default(),
-            parts: self,
+            parts: Arc::new(self),
             first: None,
             restarts: 0,
             producing: false,

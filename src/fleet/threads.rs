@@ -61,7 +61,7 @@ impl<T: Task> Common<T> {
 
 /// The workers of a collector.
 pub(super) struct ThreadFleet<T: Task> {
-    pub parts: Parts<T>,
+    pub parts: Arc<Parts<T>>,
     pub crew: Crew<Child<T>>,
     pub members: Vec<Member>,
     /// By worker.

@@ -192,7 +192,7 @@ impl<T: Task> HostBuilder<T> {
             parallelism: Parallelism::SERIAL,
             act: act_for::<T, AllRows>,
             infer: if owned.is_some() { CollectSystems::Infer } else { CollectSystems::Respond },
-            adopter: 0,
+            adopter: (0, 0),
         };
         let limits = [config.max_frames_per_traj, owned.as_ref().and_then(|(_, stepper)| stepper.time_limit())];
         let limit = limits.into_iter().flatten().min().unwrap_or(u32::MAX);

@@ -3,6 +3,7 @@
 mod delivery;
 mod faults;
 mod options;
+mod restarts;
 mod resume;
 mod running;
 #[cfg(unix)]
