@@ -118,11 +118,16 @@ impl<T: Task> ThreadFleet<T> {
         let make = move || {
             let child = parts.child(worker, &rows, Some(weights), life, Some(counters), &stop)?;
             let member = Member { stepped_before: counters.stepped_frames, ..Member::of(&child, rows, life) };
-            Ok((child, member))
+            let critic = child.collector.critic.clone();
+            Ok((child, (member, critic)))
         };
         let token = Arc::default();
         let thread = Arc::downgrade(&token);
-        self.members[worker] = self.crew.replace(worker, life, make, token, until(self.deadline))?;
+        let (member, critic) = self.crew.replace(worker, life, make, token, until(self.deadline))?;
+        if let (Some(critics), Some(critic)) = (&self.critics, critic) {
+            critics.replace(worker, critic);
+        }
+        self.members[worker] = member;
         let monitor = self.members[worker].monitor.clone();
         front.watch(Watched { worker, monitor, thread });
         self.common.lock().lives[worker] = Some(life);

@@ -20,6 +20,7 @@ use crate::{
     components::{Truncation, WorkerStatus},
     config::OnWorkerFault,
     error::Error,
+    policy::WorkerCritics,
     rollout::{Block, Merge, Rollout},
     stats::Monitor,
     task::Task,
@@ -66,6 +67,8 @@ pub(super) struct ThreadFleet<T: Task> {
     pub members: Vec<Member>,
     /// By worker.
     pub weights: Vec<Handles>,
+    /// What gives values to the front's batches, if each worker has weights of its own.
+    pub critics: Option<Arc<WorkerCritics<T>>>,
     pub common: Arc<Common<T>>,
     pub deadline: Duration,
     pub on_fault: OnWorkerFault,

@@ -46,7 +46,7 @@ pub(crate) use assign::{Policies, policy_column, range_problems};
 pub use backend::Backend;
 pub use check::check_actions;
 pub use cpu::CpuNetwork;
-pub(crate) use critics::Critics;
+pub(crate) use critics::{Critics, WorkerCritics};
 pub use evaluate::{Evaluation, Evaluator};
 pub use head::HeadSpec;
 pub(crate) use host::check_host_actions;
