@@ -136,7 +136,7 @@ pub struct CollectorConfig {
     /// runs once for the rows of each, so more often for fewer rows; on a GPU the weights are sent there each time. A
     /// version counts as adopted as soon as new episodes begin under it; an evaluator, and so a batch's values behind its
     /// frames, go by the newest. Only with a network, not with `overlap`, `async_batched`, `record_distribution` and
-    /// `max_staleness`; such a collector is not saved. Default: no.
+    /// `max_staleness`. Default: no.
     pub one_version_per_trajectory: bool,
     /// Where new weights come from. Other than [`WeightSync::Shared`] only with a network. Default: whoever publishes them.
     pub weight_sync: WeightSync,

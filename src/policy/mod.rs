@@ -60,5 +60,5 @@ pub use plan::Exploration;
 pub use policy::{ActFunction, Policy};
 pub use random::random_actions;
 pub(crate) use remember::{remembered, state_column};
-pub(crate) use saved::{SavedActor, SavedNetwork, SavedStates};
+pub(crate) use saved::{SavedActor, SavedFormer, SavedNetwork, SavedStates};
 pub use server::{InferenceServer, ServerConfig, ServerStats};
