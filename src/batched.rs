@@ -50,8 +50,13 @@ pub(crate) fn policy_conflicts<T: Task>(options: Option<&AsyncBatched>, policies
 
 /// Policies act for the rows that are ready; a system says which rows had frames in a turn, and how their actions came
 /// about.
-pub(crate) fn act_for_ready<T: Task>(schedule: &mut Schedule, stage: CollectSystems, observes: bool) {
-    act_for::<T, ReadyRows>(schedule, stage, observes);
+pub(crate) fn act_for_ready<T: Task>(
+    world: &mut World,
+    schedule: &mut Schedule,
+    stage: CollectSystems,
+    observes: bool,
+) {
+    act_for::<T, ReadyRows>(world, schedule, stage, observes);
     let stamp = stamp::<T>.after(CollectSystems::Record).before(CollectSystems::Assemble);
     schedule.add_systems(stamp.in_set(TaskSystems::of::<T>()));
 }

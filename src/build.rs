@@ -12,6 +12,7 @@ use crate::{
     drive::Drive,
     env::{PoolShare, Spawn, Stepper},
     error::Error,
+    fault::FaultPolicy,
     hooks::Hooks,
     memory,
     plugin::{self, InstallActing, TaskParts},
@@ -91,6 +92,7 @@ pub(crate) fn build_rows<T: Task>(parts: Build<T>, share: Share) -> Result<Colle
     schedule.set_apply_final_deferred(!setup.is_empty());
     let policies = policies.by_number();
     check_overlap(&config, &policies, &*stepper)?;
+    check_faults(&config, &*stepper)?;
     let plans = plans(&policies)?;
     let columns = columns(&mut world, &config, &policies, &plans, &extras)?;
     let specs: Arc<[ColumnSpec]> = columns.specs.clone().into();
@@ -107,7 +109,8 @@ pub(crate) fn build_rows<T: Task>(parts: Build<T>, share: Share) -> Result<Colle
     });
     if let Some(options) = config.async_batched {
         let (total_frames, random_frames) = (config.total_frames, config.init_random_frames);
-        world.insert_resource(PoolShare { options, total_frames, random_frames, monitor: monitor.clone() });
+        let (on_fault, monitor) = (config.on_fault, monitor.clone());
+        world.insert_resource(PoolShare { options, on_fault, total_frames, random_frames, monitor });
     }
     tracing::info!(backend, rows = config.rows, horizon = config.horizon(), "collector built");
     let policies: Vec<_> = actors.iter().map(|(actor, weights)| Seat::of(actor, weights, config.rows)).collect();
@@ -133,7 +136,7 @@ pub(crate) fn build_rows<T: Task>(parts: Build<T>, share: Share) -> Result<Colle
             parallelism,
             act,
             infer: if config.async_batched.is_some() { CollectSystems::Respond } else { CollectSystems::Infer },
-            adopter: share.worker.unwrap_or(0),
+            adopter: (share.worker.unwrap_or(0), share.life),
         },
     );
     let spawn = Spawn {
@@ -145,6 +148,8 @@ pub(crate) fn build_rows<T: Task>(parts: Build<T>, share: Share) -> Result<Colle
         first_episode: share.life.wrapping_mul(1 << 24),
         limit,
         overlap: config.overlap,
+        on_fault: config.on_fault,
+        monitor: monitor.clone(),
     };
     let entities = stepper.install(&mut world, &mut schedule, &spawn)?;
     if let Some(worker) = share.worker {
@@ -185,6 +190,15 @@ fn check_overlap<T: Task>(
         tracing::warn!("overlap Two: lanes take turns on one thread; they overlap with executor MultiThreaded");
     }
     Ok(())
+}
+
+/// Whether a row that fails can start anew, if it shall.
+fn check_faults<T: Task>(config: &CollectorConfig, stepper: &dyn Stepper<T>) -> Result<(), Error> {
+    if config.on_fault == FaultPolicy::Stop || stepper.rebuilds() {
+        return Ok(());
+    }
+    let reason = "a simulator steps all rows in one call, and none of them can be built anew; leave on_fault out";
+    Err(Error::Conflict { first: "on_fault", second: "with_simulator", reason: reason.into() })
 }
 
 pub(crate) fn plans<T: Task>(policies: &[(Range<u32>, Policy<T>)]) -> Result<Vec<Option<Plan>>, Error> {

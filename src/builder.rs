@@ -15,6 +15,7 @@ use crate::{
     env::{AsyncBatched, BatchEnv, BatchStepper, Env, RowContext, RowStepper, Stepper},
     episode_versions,
     error::{BoxError, Error},
+    fault::FaultPolicy,
     feed::Feed,
     fleet,
     hooks::Hooks,
@@ -162,6 +163,8 @@ impl<T: Task, S: Stepper<T> + 'static> CollectorBuilder<T, S> {
         threads: usize => threads;
         /// See [`CollectorConfig::executor`].
         executor: Executor => executor;
+        /// See [`CollectorConfig::on_fault`].
+        on_fault: FaultPolicy => on_fault;
         /// See [`CollectorConfig::worker`].
         worker: u16 => Some(worker);
         /// See [`CollectorConfig::delivery`].

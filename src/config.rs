@@ -6,6 +6,7 @@ use std::{ops::Range, time::Duration};
 
 use crate::{
     env::AsyncBatched,
+    fault::FaultPolicy,
     policy::Exploration,
     replay_writer::WholeEpisodes,
     rollout::RewardTransform,
@@ -37,7 +38,8 @@ pub enum Delivery {
     Async,
 }
 
-/// What happens when a worker panics or misses its deadline.
+/// What happens when a worker panics or misses its deadline, or a row of it fails that is not restarted
+/// ([`CollectorConfig::on_fault`]).
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, serde::Serialize, serde::Deserialize)]
 pub enum OnWorkerFault {
     /// The collection ends with an error that names it.
@@ -96,6 +98,11 @@ pub struct CollectorConfig {
     /// Whether half of the rows step while the policy acts for the others. Not with a simulator, nor with a policy that is
     /// a host's system. Default: no.
     pub overlap: Overlap,
+    /// What is done when an environment panics, cannot start an episode, or takes longer than
+    /// [`AsyncBatched::step_deadline`]; for all rows, also those of workers: what a row's restarts do not mend is then its
+    /// worker's fault. A simulator's rows are not restarted. Faults of a row are counted anew where a checkpoint is loaded.
+    /// Default: stop.
+    pub on_fault: FaultPolicy,
     /// Number of this collector among several whose data are put together: it is in trajectory ids, errors and what
     /// factories know. Default: none, and ids as of worker 0.
     pub worker: Option<u16>,
@@ -129,7 +136,7 @@ pub struct CollectorConfig {
     /// runs once for the rows of each, so more often for fewer rows; on a GPU the weights are sent there each time. A
     /// version counts as adopted as soon as new episodes begin under it; an evaluator, and so a batch's values behind its
     /// frames, go by the newest. Only with a network, not with `overlap`, `async_batched`, `record_distribution` and
-    /// `max_staleness`; such a collector is not saved. Default: no.
+    /// `max_staleness`. Default: no.
     pub one_version_per_trajectory: bool,
     /// Where new weights come from. Other than [`WeightSync::Shared`] only with a network. Default: whoever publishes them.
     pub weight_sync: WeightSync,
@@ -183,6 +190,7 @@ impl Default for CollectorConfig {
             threads: 1,
             executor: Executor::SingleThreaded,
             overlap: Overlap::None,
+            on_fault: FaultPolicy::Stop,
             worker: None,
             workers: 0,
             delivery: None,

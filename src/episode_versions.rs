@@ -36,8 +36,17 @@ pub(crate) fn conflicts<T: Task>(config: &CollectorConfig, policies: &Policies<T
 }
 
 /// Policies act for all rows at once, each row by the weights of its episode.
-pub(crate) fn act_by_episode<T: Task>(schedule: &mut Schedule, stage: CollectSystems, observes: bool) {
-    act_for::<T, AllRows>(schedule, stage, observes);
+pub(crate) fn act_by_episode<T: Task>(
+    world: &mut World,
+    schedule: &mut Schedule,
+    stage: CollectSystems,
+    observes: bool,
+) {
+    // No episode runs yet.
+    world.query::<&mut Actor<T>>().iter_mut(world).for_each(|mut actor| {
+        actor.note_episodes(0, std::iter::empty());
+    });
+    act_for::<T, AllRows>(world, schedule, stage, observes);
     let stamp = stamp::<T>.after(CollectSystems::Record).before(CollectSystems::Assemble);
     schedule.add_systems(stamp.in_set(TaskSystems::of::<T>()));
 }

@@ -266,6 +266,15 @@ impl Error {
         matches!(self, Self::ArenasHeld { .. } | Self::WeightsSource(_))
     }
 
+    /// Whether an environment failed, or was late.
+    pub(crate) fn is_of_row(&self) -> bool {
+        use Error::*;
+        matches!(
+            self,
+            EnvPanic { .. } | StepDeadline { .. } | ResetNotFinite { .. } | NoLegalAction { .. } | Factory { .. }
+        )
+    }
+
     /// An illegal value of a field.
     pub fn config(field: &'static str, value: impl ToString, legal: impl Into<String>) -> Self {
         Self::Config { field, value: value.to_string(), legal: legal.into() }

@@ -30,15 +30,15 @@ pub(crate) struct TaskParts<T: Task> {
     /// How the policies act, and where in the tick.
     pub act: InstallActing,
     pub infer: CollectSystems,
-    /// Number of this world among those that act by the same weights.
-    pub adopter: usize,
+    /// Number of this world among those that act by the same weights, and how often it was built before.
+    pub adopter: (usize, u32),
 }
 
 /// Adds the systems by which policies act in a stage; with statistics of what they see, if these are wanted.
-pub(crate) type InstallActing = fn(&mut Schedule, CollectSystems, bool);
+pub(crate) type InstallActing = fn(&mut World, &mut Schedule, CollectSystems, bool);
 
 /// Policies act for rows `L` at once.
-pub(crate) fn act_for<T: Task, L: Lane>(schedule: &mut Schedule, stage: CollectSystems, observes: bool) {
+pub(crate) fn act_for<T: Task, L: Lane>(_: &mut World, schedule: &mut Schedule, stage: CollectSystems, observes: bool) {
     let own = TaskSystems::of::<T>();
     if observes {
         let observe = policy::observe::<T, L>.in_set(own).in_set(stage);
@@ -48,7 +48,7 @@ pub(crate) fn act_for<T: Task, L: Lane>(schedule: &mut Schedule, stage: CollectS
 }
 
 /// Policies act for one lane while the other steps.
-pub(crate) fn act_for_lanes<T: Task>(schedule: &mut Schedule, stage: CollectSystems, observes: bool) {
+pub(crate) fn act_for_lanes<T: Task>(_: &mut World, schedule: &mut Schedule, stage: CollectSystems, observes: bool) {
     let own = TaskSystems::of::<T>();
     if observes {
         let observe = policy::observe::<T, AllRows>.in_set(own).in_set(stage);
@@ -86,7 +86,7 @@ pub(crate) fn install_parts<T: Task>(world: &mut World, schedule: &mut Schedule,
             policy::check_host_actions::<T>.after(CollectSystems::Infer).before(CollectSystems::Step).in_set(own);
         schedule.add_systems(check);
     } else {
-        act(schedule, infer, normalises);
+        act(world, schedule, infer, normalises);
     }
     if publishes {
         let sync = (weights::sync_weights::<T>, policy::adopt::<T>, weights::confirm_adoption::<T>);

@@ -22,7 +22,7 @@ pub struct Discarded {
     pub reset: u64,
     /// Dropped at shutdown, at the end of the budget or on an error: frames of unfinished rollouts and episodes.
     pub shutdown: u64,
-    /// Numbers that are not finite, or a tick in which an environment panicked.
+    /// Numbers that are not finite, a frame whose environment failed, or the tick that ended the collection with an error.
     pub fault: u64,
     /// Taken away by post-processing, or lost with a batch whose post-processing, hook or write to a replay buffer
     /// failed.
@@ -258,6 +258,7 @@ impl Ledger {
         self.in_flight += worker.in_flight + worker.sent;
         self.pending += worker.pending;
         self.open += worker.open;
+        self.row_restarts += worker.row_restarts;
         // The oldest that act: what a publisher waits for.
         if self.versions.is_empty() {
             self.versions.clone_from(&worker.versions);

@@ -12,7 +12,7 @@ use counting::ALLOCATIONS;
 use gleaner::{
     env::CartPoleOptions,
     policy::{Backend, NetworkSpec, Policy, plan::Activation},
-    prelude::{CartPole, Collector, Pendulum, Replay, ReplayWriteMode, Rows},
+    prelude::{CartPole, Collector, FaultPolicy, Pendulum, Replay, ReplayWriteMode, Rows},
 };
 use least::least_of;
 
@@ -29,6 +29,8 @@ fn collector(trajectories: bool, threads: usize, policies: usize, replay: bool) 
     };
     let builder = builder.reset_options(CartPoleOptions::default()).threads(threads);
     let builder = builder.step_rows_per_thread(8).infer_rows_per_thread(8);
+    // Rows that may start anew cost nothing while none fails.
+    let builder = if threads == 2 { builder.on_fault(FaultPolicy::RestartRow { retries: 1 }) } else { builder };
     let builder = match (replay, trajectories) {
         (false, false) => builder,
         (false, true) => builder.trajs_per_batch(40),

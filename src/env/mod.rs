@@ -7,6 +7,8 @@ pub mod cart_pole;
 pub mod check;
 mod classic;
 mod clip;
+mod failed;
+mod faults;
 pub mod grid_world;
 mod mask;
 pub mod mountain_car;
@@ -72,7 +74,8 @@ pub trait Env: Task + Component<Mutability = Mutable> + Sized {
     ///
     /// The default calls [`step`](Self::step) row by row, which a compiler turns into vector instructions where it is
     /// plain arithmetic. Override it where many rows side by side are quicker still; the bits must be those of `step`. A
-    /// panic is reported with the row whose action was asked for last.
+    /// panic is reported with the row whose action was asked for last; if that row shall start anew
+    /// ([`FaultPolicy::RestartRow`](crate::fault::FaultPolicy::RestartRow)), so do those before it without an outcome.
     #[inline(always)]
     fn step_many(
         envs: &mut [Self],
@@ -91,7 +94,8 @@ pub trait Env: Task + Component<Mutability = Mutable> + Sized {
     /// of `envs[i]`. `ended` is taken to its end, and `done` is called once for each, in ascending order.
     ///
     /// The default calls [`reset`](Self::reset) row by row. Override it where many rows side by side are quicker; the bits
-    /// must be those of `reset`. A panic is reported with the row that was taken last from `ended`.
+    /// must be those of `reset`. A panic is reported with the first row without an observation; if that row shall start anew,
+    /// those behind it are reset one by one.
     #[inline(always)]
     fn reset_many(
         envs: &mut [Self],

@@ -1,27 +1,33 @@
 //! Rows that gleaner owns: how they come into the world and start episodes outside the tick.
 
-use std::{
-    panic::{AssertUnwindSafe, catch_unwind},
-    sync::Arc,
-};
+use std::sync::Arc;
 
 use bevy_ecs::prelude::*;
 
-use super::{Env, Factory, RowContext, clip::ActionClip, mask::MaskParts, pool::PoolStepper, step};
+use super::{
+    Env, Factory, RowContext,
+    clip::ActionClip,
+    faults::{self, Rebuild, Start},
+    mask::MaskParts,
+    pool::PoolStepper,
+    step,
+};
 use crate::{
     components::{
         Action, ActionKey, ActionMask, End, Episode, EpisodeReturn, EpisodeStep, LastObservation, LogProb, Observation,
         Reward, RowIndex, SecondLane, Slot, TrajectoryId, Value,
     },
     data::{Data, Dtype},
-    error::{BoxError, Error, panic_message},
+    error::{BoxError, Error},
+    fault::FaultPolicy,
     schedule::{CollectSystems, Overlap, TaskSystems},
     seed::{Purpose, Seed, Stream},
+    stats::Monitor,
     task::Task,
 };
 
 /// Which rows to make, and under what settings.
-#[derive(Clone, Copy, Debug)]
+#[derive(Clone, Debug)]
 pub struct Spawn {
     pub(crate) first_row: u32,
     pub(crate) rows: u32,
@@ -34,6 +40,8 @@ pub struct Spawn {
     /// Frames after which an episode is truncated; `u32::MAX` for none.
     pub(crate) limit: u32,
     pub(crate) overlap: Overlap,
+    pub(crate) on_fault: FaultPolicy,
+    pub(crate) monitor: Monitor,
 }
 
 impl Spawn {
@@ -51,6 +59,11 @@ pub trait Stepper<T: Task>: Send + Sync {
     /// Rows of one simulation, which begin and end their episodes together. See [`BatchEnv::agents`](super::BatchEnv::agents).
     fn agents(&self) -> usize {
         1
+    }
+
+    /// Whether a row that fails can be built anew.
+    fn rebuilds(&self) -> bool {
+        false
     }
 
     /// The same rows, of which half can step while the others wait, if they can.
@@ -153,6 +166,10 @@ impl<E: Env> Stepper<E> for RowStepper<E> {
         E::TIME_LIMIT
     }
 
+    fn rebuilds(&self) -> bool {
+        true
+    }
+
     fn has_lanes(&self) -> bool {
         self.lanes.is_some()
     }
@@ -168,6 +185,7 @@ impl<E: Env> Stepper<E> for RowStepper<E> {
             worker: spawn.worker.unwrap_or(0),
             arch: pulp::Arch::new(),
             floats: E::Observation::fields().iter().all(|field| field.dtype == Dtype::F32),
+            rebuild: Rebuild::new(self.factory.clone(), spawn),
         });
         let spawned = envs.into_iter().zip(0..).map(|(env, i)| {
             let mut row = world.spawn((env, row_bundle::<E>(spawn, i)));
@@ -215,35 +233,25 @@ impl<E: Env> Stepper<E> for RowStepper<E> {
     }
 
     fn restart(&self, world: &mut World, rows: &[Entity]) -> Result<(), Error> {
-        let mut query =
-            world.query::<((&mut E, &mut Stream, &Episode, &RowIndex), (&mut Observation<E>, &mut ActionMask<E>))>();
+        let mut query = world
+            .query::<((&mut E, &mut Stream, &mut Episode, &RowIndex), (&mut Observation<E>, &mut ActionMask<E>))>();
         world.resource_scope(|world, settings: Mut<step::EnvSettings<E>>| {
             for entity in rows {
-                let Ok(((mut env, mut stream, episode, row), (mut observation, mut mask))) =
+                let Ok(((mut env, mut stream, mut episode, row), (mut observation, mut mask))) =
                     query.get_mut(world, *entity)
                 else {
                     continue;
                 };
-                let call = std::cell::Cell::new("reset");
-                let caught = catch_unwind(AssertUnwindSafe(|| {
-                    observation.0 = env.reset(&settings.options, &mut stream);
-                    call.set("action_mask");
-                    env.action_mask(&mut mask.0);
-                }));
-                let (row, episode, seed) = (row.0, episode.0, settings.seed.0);
-                caught.map_err(|payload| Error::EnvPanic {
-                    call: call.get(),
-                    message: panic_message(payload),
-                    worker: settings.worker,
-                    row,
-                    episode,
-                    step: 0,
-                    seed,
-                })?;
-                if !observation.0.is_finite() {
-                    return Err(Error::reset_not_finite(&observation.0, row, episode, seed));
-                }
-                settings.masks.check(&mask.0, row, episode, 0)?;
+                let since = (episode.0, 0);
+                let mut start = Start {
+                    row: row.0,
+                    env: &mut *env,
+                    stream: &mut stream,
+                    episode: &mut episode.0,
+                    observation: &mut observation.0,
+                    mask: &mut mask.0,
+                };
+                settings.start(&mut start).or_else(|error| settings.restart(&mut start, since, error))?;
             }
             Ok(())
         })
@@ -257,24 +265,6 @@ impl<E: Env> RowStepper<E> {
     }
 
     pub(super) fn build(&self, spawn: &Spawn, i: u32) -> Result<E, Error> {
-        let row = spawn.first_row + i;
-        let mut context = RowContext {
-            row,
-            rows: spawn.all_rows,
-            worker: spawn.worker,
-            stream: Stream::new(spawn.seed, row, Purpose::Factory, 0),
-        };
-        match catch_unwind(AssertUnwindSafe(|| (self.factory)(&mut context))) {
-            Ok(built) => built.map_err(|source| Error::Factory { row, source }),
-            Err(payload) => Err(Error::EnvPanic {
-                call: "build",
-                message: panic_message(payload),
-                worker: spawn.worker.unwrap_or(0),
-                row,
-                episode: 0,
-                step: 0,
-                seed: spawn.seed.0,
-            }),
-        }
+        faults::build(&self.factory, (spawn.first_row + i, spawn.all_rows), spawn.worker, spawn.seed)
     }
 }

@@ -1,10 +1,6 @@
 //! The Step stage of environments that are stepped row by row.
 
-use std::{
-    any::Any,
-    cell::Cell,
-    panic::{AssertUnwindSafe, catch_unwind},
-};
+use std::panic::{AssertUnwindSafe, catch_unwind};
 
 use bevy_ecs::{prelude::*, query::ArchetypeFilter};
 use pulp::Arch;
@@ -12,6 +8,8 @@ use pulp::Arch;
 use super::{
     Env,
     clip::ActionClip,
+    failed::Place,
+    faults::Rebuild,
     mask::MaskParts,
     strip::{Rows, STRIP, StepRows},
 };
@@ -21,7 +19,6 @@ use crate::{
         Reward, RolloutSlot, RowIndex, Slot, Threads, TickPlan, TickReport, TrajectoryId, Truncation, UpperRows,
     },
     data::Data,
-    error::{Error, panic_message},
     schedule::{LaneSystems, TaskSystems},
     seed::{Seed, Stream},
 };
@@ -45,6 +42,8 @@ pub(crate) struct EnvSettings<E: Env> {
     pub arch: Arch,
     /// Whether observations are floats and nothing else.
     pub floats: bool,
+    /// What rows that fail are built anew of.
+    pub(super) rebuild: Rebuild<E>,
 }
 
 type StepColumns<E> = (
@@ -147,48 +146,6 @@ pub(super) struct Tick<'a, E: Env> {
     pub version: u64,
 }
 
-/// Where user code is, for the message of a panic.
-pub(super) struct Place {
-    call: Cell<&'static str>,
-    /// The strip's first row.
-    first: Cell<usize>,
-    /// The row of the strip. Not a `usize`: the loop over steps writes it in every turn, and the widest number that a loop
-    /// writes bounds how many rows a register holds.
-    row: Cell<u32>,
-    /// Rows that were stepped.
-    stepped: Cell<usize>,
-}
-
-impl Place {
-    fn new() -> Self {
-        Self { call: Cell::new("step"), first: Cell::new(0), row: Cell::new(0), stepped: Cell::new(0) }
-    }
-
-    /// The steps of the strip from row `first` on.
-    #[inline(always)]
-    pub(super) fn begin(&self, first: usize) {
-        self.call.set("step");
-        self.first.set(first);
-        self.row.set(0);
-    }
-
-    /// User code is called for this row of the strip.
-    #[inline(always)]
-    pub(super) fn at(&self, row: usize) {
-        self.row.set(row as u32);
-    }
-
-    /// The steps of so many more rows are done.
-    #[inline(always)]
-    fn stepped(&self, rows: usize) {
-        self.stepped.set(self.stepped.get() + rows);
-    }
-
-    fn row(&self) -> usize {
-        self.first.get() + self.row.get() as usize
-    }
-}
-
 impl<E: Env> Tick<'_, E> {
     /// Halves the rows until a half would be smaller than `least`, and steps the pieces on the pool.
     fn spread(&self, mut rows: Rows<'_, E>, least: usize) {
@@ -213,56 +170,30 @@ impl<E: Env> Tick<'_, E> {
         }
     }
 
-    /// Steps rows, until one panics; a panic of user code becomes the tick's error, with the row that it came from.
-    fn guarded(&self, mut rows: Rows<'_, E>) {
-        let at = Place::new();
-        let stepped = catch_unwind(AssertUnwindSafe(|| {
-            let (tick, rows, at, arch) = (self, &mut rows, &at, self.settings.arch);
-            if self.settings.clip.is_empty() {
-                let clip = |action: &E::Action| *action;
-                arch.dispatch(StepRows { tick, rows, at, clip });
-            } else {
-                let clip = |action: &E::Action| self.settings.clip.apply(action);
-                arch.dispatch(StepRows { tick, rows, at, clip });
+    /// Steps rows; a panic of user code becomes the tick's error, with the row that it came from, or that row starts anew.
+    pub(super) fn guarded(&self, mut rows: Rows<'_, E>) {
+        let (at, n) = (Place::new(), rows.envs.len());
+        let mut next = 0;
+        while next < n {
+            let stepped = catch_unwind(AssertUnwindSafe(|| {
+                let (tick, rows, at, arch) = (self, &mut rows, &at, self.settings.arch);
+                if self.settings.clip.is_empty() {
+                    let clip = |action: &E::Action| *action;
+                    arch.dispatch(StepRows { tick, rows, next, at, clip });
+                } else {
+                    let clip = |action: &E::Action| self.settings.clip.apply(action);
+                    arch.dispatch(StepRows { tick, rows, next, at, clip });
+                }
+            }));
+            let Err(payload) = stepped else { break };
+            let first = at.first.get();
+            next = (first + STRIP).min(n);
+            if !self.failed(rows.part(first..next), &at, payload) {
+                break;
             }
-        }));
-        if let Err(payload) = stepped {
-            self.failed(&at, payload, &mut rows);
         }
         // Once for all rows: it waits for everything that was written to reach the caches.
         self.report.stepped(at.stepped.get() as u64);
-    }
-
-    #[cold]
-    fn failed(&self, at: &Place, payload: Box<dyn Any + Send>, rows: &mut Rows<'_, E>) {
-        self.fail(at, payload, rows);
-        if at.call.get() == "step" {
-            // The rows before it in its strip go on: one of them may have an error of its own, and the lowest row's is the
-            // one that counts, however rows are spread over threads.
-            let mut before = rows.part(at.first.get()..at.row());
-            if let Err(payload) = catch_unwind(AssertUnwindSafe(|| self.finish(&mut before, at))) {
-                self.fail(at, payload, rows);
-            }
-        }
-    }
-
-    fn fail(&self, at: &Place, payload: Box<dyn Any + Send>, rows: &Rows<'_, E>) {
-        let (call, i) = (at.call.get(), at.row());
-        let error = Error::EnvPanic {
-            call,
-            message: panic_message(payload),
-            worker: self.settings.worker,
-            row: rows.rows[i].0,
-            episode: rows.episodes[i].0,
-            step: match call {
-                "step" => rows.steps[i].0,
-                // The mask is that of the coming frame.
-                "action_mask" if !rows.ends[i].done() => rows.steps[i].0 + 1,
-                _ => 0,
-            },
-            seed: self.settings.seed.0,
-        };
-        self.report.fail(rows.rows[i].0, error);
     }
 
     /// What follows the steps of a strip: keeps the last observation of ended rows and starts their next episode.
@@ -282,12 +213,23 @@ impl<E: Env> Tick<'_, E> {
         if size_of::<E::Mask>() > 0 {
             self.write_masks(rows, at);
         }
+        if !at.faults.borrow().is_empty() {
+            self.lose(rows, at.faults.take());
+        }
+    }
+
+    /// Writes what is missing of a strip's frames.
+    #[inline(always)]
+    pub(super) fn close(&self, rows: &mut Rows<'_, E>) {
+        if let Some(frames) = &mut rows.frames {
+            frames.close(rows.actions, rows.ends, rows.steps, rows.ids, self.version);
+        }
     }
 
     #[inline(always)]
     fn reset_ended(&self, rows: &mut Rows<'_, E>, ended: &[u8], at: &Place) {
         let Rows { envs, streams, episodes, observations, lasts, ends, frames, .. } = rows;
-        let ended = ended.iter().map(|place| usize::from(*place));
+        let mut ended = ended.iter().map(|place| usize::from(*place));
         // First what touches columns that ticks leave alone, for all rows: the memory answers many short turns together,
         // but not many resets.
         for i in ended.clone() {
@@ -300,21 +242,18 @@ impl<E: Env> Tick<'_, E> {
             streams[i].start_episode(episodes[i].0);
         }
         at.call.set("reset");
-        let mut broken = None;
-        let taken = ended.inspect(|i| at.at(*i));
-        E::reset_many(envs, streams, &self.settings.options, taken, |i, observation| {
+        let (all, mut broken) = (ended.clone(), false);
+        ended.next().into_iter().for_each(|first| at.at(first));
+        E::reset_many(envs, streams, &self.settings.options, all, |i, observation| {
             observations[i] = observation;
             if let Some(frames) = frames {
                 frames.observations[i] = observation;
             }
-            if !observation.is_finite() && broken.is_none() {
-                broken = Some(i);
-            }
+            broken |= !observation.is_finite();
+            ended.next().into_iter().for_each(|next| at.at(next));
         });
-        // The lowest row's error is the one that counts.
-        if let Some(i) = broken {
-            let (row, episode) = (rows.rows[i].0, rows.episodes[i].0);
-            self.report.fail(row, Error::reset_not_finite(&rows.observations[i], row, episode, self.settings.seed.0));
+        if broken {
+            self.find_broken(rows, rows.envs.len(), &mut at.faults.borrow_mut());
         }
     }
 
@@ -327,7 +266,7 @@ impl<E: Env> Tick<'_, E> {
             let step = if rows.ends[i].done() { 0 } else { rows.steps[i].0 + 1 };
             let (row, episode) = (rows.rows[i].0, rows.episodes[i].0);
             if let Err(error) = self.settings.masks.check(&rows.masks[i], row, episode, step) {
-                self.report.fail(row, error);
+                at.faults.borrow_mut().push((i, error));
             }
         }
     }

@@ -7,7 +7,8 @@ use pulp::{Simd, WithSimd};
 
 use super::{
     Env,
-    step::{Place, Tick, close_frame},
+    failed::Place,
+    step::{Tick, close_frame},
 };
 use crate::{
     components::{End, Episode, EpisodeStep, FrameSlots, Reward, RowIndex, TrajectoryId, Writer},
@@ -75,6 +76,8 @@ pub(super) const STRIP: usize = 256;
 pub(super) struct StepRows<'s, 'r, E: Env, C> {
     pub tick: &'s Tick<'s, E>,
     pub rows: &'s mut Rows<'r, E>,
+    /// The first of the rows that are still to be stepped.
+    pub next: usize,
     pub at: &'s Place,
     pub clip: C,
 }
@@ -84,16 +87,14 @@ impl<E: Env, C: Fn(&E::Action) -> E::Action> WithSimd for StepRows<'_, '_, E, C>
 
     #[inline(always)]
     fn with_simd<S: Simd>(self, _: S) {
-        let Self { tick, rows, at, clip } = self;
+        let Self { tick, rows, next, at, clip } = self;
         let n = rows.envs.len();
-        for first in (0..n).step_by(STRIP) {
+        for first in (next..n).step_by(STRIP) {
             let mut strip = rows.part(first..(first + STRIP).min(n));
             at.begin(first);
             step_all(tick, &mut strip, at, &clip);
             tick.finish(&mut strip, at);
-            if let Some(frames) = &mut strip.frames {
-                frames.close(strip.actions, strip.ends, strip.steps, strip.ids, tick.version);
-            }
+            tick.close(&mut strip);
         }
     }
 }
@@ -104,11 +105,15 @@ fn step_all<E: Env>(tick: &Tick<'_, E>, rows: &mut Rows<'_, E>, at: &Place, clip
     // Of one length that the compiler sees: a loop that may end at a bound's check does its last rows one by one.
     let n = rows.envs.len().min(STRIP);
     let (envs, streams, ends) = (&mut rows.envs[..n], &mut rows.streams[..n], &mut rows.ends[..n]);
-    let (actions, steps) = (&rows.actions[..n], &rows.steps[..n]);
+    let actions = &rows.actions[..n];
     let (observations, rewards) = match &mut rows.frames {
         Some(frames) => (&mut frames.observations[..n], &mut frames.rewards[..n]),
         None => (&mut rows.observations[..n], &mut rows.rewards[..n]),
     };
+    if tick.settings.rebuild.is_wanted() {
+        // So that a panic shows which rows have an outcome.
+        ends.fill(End::IDLE);
+    }
     let action = |i| {
         at.at(i);
         clip(&actions[i])
@@ -118,13 +123,19 @@ fn step_all<E: Env>(tick: &Tick<'_, E>, rows: &mut Rows<'_, E>, at: &Place, clip
         rewards[i] = Reward(transition.reward);
         observations[i] = transition.observation;
     });
-    close_frames(ends, steps, tick.settings.limit.wrapping_sub(1), tick.cut);
-    if !all_finite(tick.settings.floats, observations, rewards) {
-        quarantine(ends, observations, rewards);
-    }
+    settle(tick, rows);
+}
+
+/// What a strip's steps gave, as the engine takes it: ended at limits, by force, and where numbers are not finite.
+#[inline(always)]
+pub(super) fn settle<E: Env>(tick: &Tick<'_, E>, rows: &mut Rows<'_, E>) {
     if let Some(frames) = &rows.frames {
         Writer::default().copy(frames.observations, rows.observations);
         Writer::default().copy(frames.rewards, rows.rewards);
+    }
+    close_frames(rows.ends, rows.steps, tick.settings.limit.wrapping_sub(1), tick.cut);
+    if !all_finite(tick.settings.floats, rows.observations, rows.rewards) {
+        quarantine(rows.ends, rows.observations, rows.rewards);
     }
 }
 

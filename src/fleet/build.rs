@@ -28,7 +28,7 @@ use crate::{
     hooks::Hooks,
     plugin::InstallActing,
     policies::Seat,
-    policy::Policies,
+    policy::{Policies, WorkerCritics},
     replay_writer::ReplayWriter,
     rollout::{ArenaPool, Assembly, Rollout, TrajectoryPool},
     schedule::Collect,
@@ -77,7 +77,14 @@ pub(crate) fn build<T: Task>(build: Build<T>) -> Result<Collector<T>, Error> {
     if parts.apart() {
         front.worker_models = weights.iter().map(|own| models(own)).collect();
     }
-    front.fleet = Some(Box::new(parts.fleet(&front, ranges, children, weights, stop)?));
+    let critics = children.iter().map(|child| child.collector.critic.clone()).collect::<Option<Vec<_>>>();
+    let critics = critics.filter(|_| parts.apart()).map(|critics| Arc::new(WorkerCritics::new(critics)));
+    if let Some(critics) = &critics {
+        front.critic = Some(critics.clone());
+    }
+    let mut fleet = parts.fleet(&front, ranges, children, weights, stop)?;
+    fleet.critics = critics;
+    front.fleet = Some(Box::new(fleet));
     Ok(front)
 }
 
@@ -279,7 +286,8 @@ impl<T: Task> Parts<T> {
             common: Arc::new(Common { filling, stop, finished: AtomicUsize::new(0), enough }),
             deadline: config.deadline(),
             on_fault: config.on_worker_fault.unwrap_or_default(),
-            parts: self,
+            parts: Arc::new(self),
+            critics: None,
             first: None,
             restarts: 0,
             producing: false,

@@ -12,7 +12,13 @@ use crate::{
     error::Error,
     stats::{Monitor, Watched},
     task::Task,
+    workers::until,
 };
+
+/// Whether an error is a worker's, so that the policy says what is done.
+fn is_fault(error: &Error) -> bool {
+    matches!(error, Error::Worker { .. }) || error.is_of_row()
+}
 
 impl<T: Task> ThreadFleet<T> {
     /// Finds workers that died or are late. Errors: theirs if they end the collection; else [`Error::ArenasHeld`] if the
@@ -40,26 +46,18 @@ impl<T: Task> ThreadFleet<T> {
 
     /// Gives a worker up, and goes on without it or with another one in its place, if that is wanted.
     pub(super) fn lose(&mut self, front: &Monitor, worker: usize, error: Error) -> Result<(), Error> {
-        let fault = matches!(error, Error::Worker { .. } | Error::EnvPanic { .. });
-        if !fault || self.on_fault == OnWorkerFault::Stop {
+        if !is_fault(&error) || self.on_fault == OnWorkerFault::Stop {
             return Err(error);
         }
-        let failed = matches!(error, Error::EnvPanic { .. }) || self.crew.death(worker).is_some();
+        let failed = error.is_of_row() || self.crew.death(worker).is_some();
         self.give_up(worker, failed);
         match self.on_fault {
-            OnWorkerFault::Restart { most } if self.restarts < most => {
-                tracing::warn!("worker {worker} is restarted: {error}");
-                self.restarts += 1;
-                self.first.get_or_insert(error);
-                self.restart(front, worker)
-            }
-            // Of many faults the first one tells most.
-            OnWorkerFault::Restart { .. } => Err(self.first.take().unwrap_or(error)),
+            OnWorkerFault::Restart { most } => self.restart_up_to(most, front, worker, error),
             _ if self.working().next().is_none() => Err(error),
             _ => {
                 tracing::warn!("worker {worker} is lost, the others go on: {error}");
                 // Nobody waits for it to adopt weights.
-                self.weights[worker].iter().flatten().for_each(|weights| weights.adopted_by(worker, u64::MAX));
+                self.weights[worker].iter().flatten().for_each(|weights| weights.gone(worker));
                 Ok(())
             }
         }
@@ -91,19 +89,48 @@ impl<T: Task> ThreadFleet<T> {
         }
     }
 
-    /// Builds a worker anew, with other episodes of the same rows.
+    /// Restarts a worker, as often as all together may be: one that cannot be built has failed again.
+    fn restart_up_to(&mut self, most: u32, front: &Monitor, worker: usize, mut error: Error) -> Result<(), Error> {
+        while self.restarts < most {
+            tracing::warn!("worker {worker} is restarted: {error}");
+            self.restarts += 1;
+            self.first.get_or_insert(error);
+            match self.restart(front, worker) {
+                Err(again) if is_fault(&again) => error = again,
+                done => return done,
+            }
+        }
+        // Of many faults the first one tells most.
+        Err(self.first.take().unwrap_or(error))
+    }
+
+    /// Builds a worker anew, on its own thread, with other episodes of the same rows.
     fn restart(&mut self, front: &Monitor, worker: usize) -> Result<(), Error> {
-        let (rows, life) = (self.members[worker].rows.clone(), self.members[worker].life + 1);
-        let mut counters = self.members[worker].monitor.ledger().counters;
-        counters.stepped_frames += self.members[worker].stepped_before;
-        let weights = self.weights[worker].clone();
-        let child = self.parts.child(worker, &rows, Some(weights), life, Some(counters), &self.common.stop)?;
-        self.members[worker] = Member { stepped_before: counters.stepped_frames, ..Member::of(&child, rows, life) };
+        let member = &mut self.members[worker];
+        // Also of an attempt that fails: the next one plays other episodes.
+        member.life += 1;
+        let (rows, life) = (member.rows.clone(), member.life);
+        let mut counters = member.monitor.ledger().counters;
+        counters.stepped_frames += member.stepped_before;
+        let (parts, stop, weights) = (self.parts.clone(), self.common.stop.clone(), self.weights[worker].clone());
+        // What the life before adopts yet says nothing of this one.
+        weights.iter().flatten().for_each(|weights| weights.replaced(worker, life));
+        let make = move || {
+            let child = parts.child(worker, &rows, Some(weights), life, Some(counters), &stop)?;
+            let member = Member { stepped_before: counters.stepped_frames, ..Member::of(&child, rows, life) };
+            let critic = child.collector.critic.clone();
+            Ok((child, (member, critic)))
+        };
         let token = Arc::default();
+        let thread = Arc::downgrade(&token);
+        let (member, critic) = self.crew.replace(worker, life, make, token, until(self.deadline))?;
+        if let (Some(critics), Some(critic)) = (&self.critics, critic) {
+            critics.replace(worker, critic);
+        }
+        self.members[worker] = member;
         let monitor = self.members[worker].monitor.clone();
-        front.watch(Watched { worker, monitor, thread: Arc::downgrade(&token) });
+        front.watch(Watched { worker, monitor, thread });
         self.common.lock().lives[worker] = Some(life);
-        self.crew.replace(worker, life, child, token)?;
         self.crew.produce(worker, self.producing);
         Ok(())
     }

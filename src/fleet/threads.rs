@@ -20,6 +20,7 @@ use crate::{
     components::{Truncation, WorkerStatus},
     config::OnWorkerFault,
     error::Error,
+    policy::WorkerCritics,
     rollout::{Block, Merge, Rollout},
     stats::Monitor,
     task::Task,
@@ -61,11 +62,13 @@ impl<T: Task> Common<T> {
 
 /// The workers of a collector.
 pub(super) struct ThreadFleet<T: Task> {
-    pub parts: Parts<T>,
+    pub parts: Arc<Parts<T>>,
     pub crew: Crew<Child<T>>,
     pub members: Vec<Member>,
     /// By worker.
     pub weights: Vec<Handles>,
+    /// What gives values to the front's batches, if each worker has weights of its own.
+    pub critics: Option<Arc<WorkerCritics<T>>>,
     pub common: Arc<Common<T>>,
     pub deadline: Duration,
     pub on_fault: OnWorkerFault,
@@ -121,8 +124,10 @@ impl<T: Task> ThreadFleet<T> {
         }
     }
 
-    /// Notes that those who make something were waited for.
+    /// Notes that those who make something were waited for. A look that took longer than it may did so because nothing ran
+    /// on the machine: those who are waited for stood still as well.
     fn count_waiting(&mut self, time: Duration) {
+        let time = time.min(LOOK);
         for (worker, member) in self.members.iter_mut().enumerate() {
             let makes = self.pace.as_ref().is_none_or(|pace| pace.waits_for(worker));
             member.waited = if makes { member.waited + time } else { Duration::ZERO };

@@ -19,6 +19,7 @@ use crate::{
     data::Data,
     env::{Env, RowContext, RowStepper, Spawn, Stepper},
     error::{BoxError, Error},
+    fault::FaultPolicy,
     plugin::{TaskParts, act_for, install_parts},
     policy::{self, Actor, Duty, Evaluator, Exploration, Policy},
     replay::Replay,
@@ -191,7 +192,7 @@ impl<T: Task> HostBuilder<T> {
             parallelism: Parallelism::SERIAL,
             act: act_for::<T, AllRows>,
             infer: if owned.is_some() { CollectSystems::Infer } else { CollectSystems::Respond },
-            adopter: 0,
+            adopter: (0, 0),
         };
         let limits = [config.max_frames_per_traj, owned.as_ref().and_then(|(_, stepper)| stepper.time_limit())];
         let limit = limits.into_iter().flatten().min().unwrap_or(u32::MAX);
@@ -202,7 +203,7 @@ impl<T: Task> HostBuilder<T> {
         set_apart::<T>(world, &mut schedule);
         world.resource_mut::<TickPlan<T>>().active = 0;
         match owned {
-            Some((rows, stepper)) => own_rows(world, &mut schedule, rows, stepper, limit, config.seed)?,
+            Some((rows, stepper)) => own_rows(world, &mut schedule, (rows, stepper), limit, config.seed, &monitor)?,
             None => host_rows::<T>(world, &mut schedule),
         }
         world.resource_mut::<Schedules>().insert(schedule);
@@ -265,10 +266,10 @@ fn host_rows<T: Task>(world: &mut World, schedule: &mut Schedule) {
 fn own_rows<T: Task>(
     world: &mut World,
     schedule: &mut Schedule,
-    rows: u32,
-    mut stepper: Box<dyn Stepper<T>>,
+    (rows, mut stepper): (u32, Box<dyn Stepper<T>>),
     limit: u32,
     seed: u64,
+    monitor: &Monitor,
 ) -> Result<(), Error> {
     let spawn = Spawn {
         first_row: 0,
@@ -279,6 +280,8 @@ fn own_rows<T: Task>(
         first_episode: 0,
         limit,
         overlap: Overlap::None,
+        on_fault: FaultPolicy::Stop,
+        monitor: monitor.clone(),
     };
     for entity in stepper.install(world, schedule, &spawn)? {
         // The first rollout seats them, with their first ids.

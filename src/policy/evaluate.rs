@@ -226,7 +226,13 @@ impl<T: Task> Critic<T> for Evaluator<T> {
         self.state_width_of_critic()
     }
 
-    fn values(&self, _: &[u32], observations: &[T::Observation], states: &mut [f32]) -> Result<Vec<f32>, Error> {
+    fn values(
+        &self,
+        _: &[u32],
+        _: &[u16],
+        observations: &[T::Observation],
+        states: &mut [f32],
+    ) -> Result<Vec<f32>, Error> {
         if !self.gives_values() {
             let problem = "the policy gives no values; legal: a network with a critic".into();
             return Err(Error::State { call: "bootstrap_values", problem });

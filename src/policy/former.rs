@@ -30,6 +30,9 @@ pub(super) trait ByEpisode<T: Task>: Send + Sync {
     /// Takes what acted until now.
     fn keep(&mut self, set: Set);
 
+    /// What running episodes act by but the newest weights, oldest first.
+    fn sets(&self) -> &[Set];
+
     /// By slot, [`NONE`] for rows of other policies: the version that the running episode began under; none if all rows
     /// act by the newest.
     fn versions(&self) -> Option<&[u64]>;
@@ -64,12 +67,12 @@ const NONE: u64 = u64::MAX;
 
 /// Weights that were the newest once.
 pub(super) struct Set {
-    version: u64,
-    weights: Arc<Weights>,
-    packed: PackedWeights,
-    normalizer: Option<Normalizer>,
+    pub version: u64,
+    pub weights: Arc<Weights>,
+    pub packed: PackedWeights,
+    pub normalizer: Option<Normalizer>,
     /// Whether a row acts by it.
-    used: bool,
+    pub used: bool,
 }
 
 /// The number of the set of a version.
@@ -133,6 +136,10 @@ impl<T: Task> ByEpisode<T> for Former<T> {
 
     fn keep(&mut self, set: Set) {
         self.sets.push(set);
+    }
+
+    fn sets(&self) -> &[Set] {
+        &self.sets
     }
 
     fn versions(&self) -> Option<&[u64]> {

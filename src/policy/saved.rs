@@ -6,6 +6,7 @@ use serde::{Deserialize, Serialize};
 
 use super::{
     actor::{Actor, ActorKind, NetworkActor},
+    former,
     normalize::{Normalizer, RunningNorm},
     packing::PackedWeights,
     states::Identity,
@@ -33,6 +34,13 @@ pub(crate) struct SavedNetwork {
     pub newer: Option<(u64, Arc<Weights>)>,
     /// Statistics of the observations, and what they amounted to when the weights were adopted.
     pub norm: Option<(RunningNorm, Normalizer)>,
+}
+
+/// Weights of before, by which episodes go on that began under them.
+pub(crate) struct SavedFormer {
+    version: u64,
+    weights: Arc<Weights>,
+    normalizer: Option<Normalizer>,
 }
 
 /// What the rows of a policy remember.
@@ -63,6 +71,13 @@ struct Set {
 impl Set {
     fn of((version, weights): &(u64, Arc<Weights>)) -> Self {
         Self { version: *version, tensors: weights.0.len() as u32 }
+    }
+
+    fn save(weights: &Weights, to: &mut BlockWriter<'_>) -> Result<(), Error> {
+        weights.0.iter().try_for_each(|(name, tensor)| {
+            to.part(&(name, &tensor.shape, tensor.data.len() as u64))?;
+            to.raw(bytemuck::cast_slice(&tensor.data))
+        })
     }
 
     fn load(self, from: &mut BlockReader<'_>) -> Result<(u64, Arc<Weights>), Error> {
@@ -98,9 +113,54 @@ impl<T: Task> Actor<T> {
             newer: newer.as_ref().map(Set::of),
             norm,
         })?;
-        for (name, tensor) in acts.iter().chain(&newer).flat_map(|(_, weights)| &weights.0) {
-            to.part(&(name, &tensor.shape, tensor.data.len() as u64))?;
-            to.raw(bytemuck::cast_slice(&tensor.data))?;
+        acts.iter().chain(&newer).try_for_each(|(_, weights)| Set::save(weights, to))
+    }
+
+    /// Writes what running episodes act by but the newest weights, where each acts by one set.
+    pub(crate) fn save_former(&self, to: &mut BlockWriter<'_>) -> Result<(), Error> {
+        let ActorKind::Network(network) = &self.kind else { return Ok(()) };
+        let sets = network.former.as_ref().map_or(&[][..], |former| former.sets());
+        let head = |set: &former::Set| (Set::of(&(set.version, set.weights.clone())), set.normalizer.clone());
+        to.part(&sets.iter().map(head).collect::<Vec<_>>())?;
+        sets.iter().try_for_each(|set| Set::save(&set.weights, to))
+    }
+
+    /// Reads what was [saved](Self::save_former), of before version `newest`. Errors: weights of another network.
+    pub(crate) fn load_former(&self, newest: u64, from: &mut BlockReader<'_>) -> Result<Vec<SavedFormer>, Error> {
+        let ActorKind::Network(network) = &self.kind else { return Ok(Vec::new()) };
+        let (heads, tensors): (Vec<(Set, Option<Normalizer>)>, _) = (from.part()?, network.plan.tensors());
+        let (mut sets, mut before) = (Vec::new(), None);
+        for (set, normalizer) in heads {
+            let (version, weights) = set.load(from)?;
+            weights.check(&tensors)?;
+            normalizer.iter().try_for_each(|normalizer| normalizer.check(network.plan.inputs))?;
+            if version >= newest || before >= Some(version) || normalizer.is_some() != network.normalizer.is_some() {
+                let problem = format!("weights of version {version} that episodes go on by, behind {before:?}");
+                return Err(Error::Checkpoint(format!("policy {}: {problem}; {newest} acts", self.number())));
+            }
+            before = Some(version);
+            sets.push(SavedFormer { version, weights, normalizer });
+        }
+        Ok(sets)
+    }
+
+    /// Lets episodes go on by what was saved; `running` are the slots and versions of those that run. Errors: a device
+    /// that is lost.
+    pub(crate) fn restore_former(
+        &mut self,
+        saved: Vec<SavedFormer>,
+        running: impl Iterator<Item = (u32, u64)>,
+    ) -> Result<(), Error> {
+        let own = self.duty.rows.clone();
+        let ActorKind::Network(network) = &mut self.kind else { return Ok(()) };
+        let Some(former) = &mut network.former else { return Ok(()) };
+        let (_, versions) = former.renew();
+        for (slot, version) in running.filter(|(slot, _)| own.contains(slot)) {
+            versions[slot as usize] = version;
+        }
+        for SavedFormer { version, weights, normalizer } in saved {
+            let packed = network.packing.pack(&weights)?;
+            former.keep(former::Set { version, weights, packed, normalizer, used: true });
         }
         Ok(())
     }
@@ -188,6 +248,12 @@ impl<T: Task> Actor<T> {
 
 fn own_rows<'a>(own: &Range<u32>, rows: impl Iterator<Item = Identity<'a>>) -> impl Iterator<Item = Identity<'a>> {
     rows.filter(|(slot, ..)| own.contains(&slot.0))
+}
+
+impl SavedFormer {
+    pub(crate) fn version(&self) -> u64 {
+        self.version
+    }
 }
 
 impl SavedActor {

@@ -90,6 +90,10 @@ impl Head {
             let mode = |joins| if joins { "whole trajectories" } else { "rollouts" };
             return other("trajs_per_batch", mode(own.joins).into(), mode(self.joins).into());
         }
+        if self.acts_by_episode() != own.acts_by_episode() {
+            let by_episode = |head: &Self| head.acts_by_episode().to_string();
+            return other("one_version_per_trajectory", by_episode(own), by_episode(self));
+        }
         if self.policies != own.policies {
             let policies = |head: &Self| format!("rows and numbers remembered {:?}", head.policies);
             return other("policies", policies(own), policies(self));
@@ -103,6 +107,12 @@ impl Head {
             return other("columns", own, saved);
         }
         Ok(())
+    }
+
+    /// Whether rows act by one set of weights for an episode.
+    fn acts_by_episode(&self) -> bool {
+        let options = serde_json::from_str::<Map<String, Value>>(&self.options).unwrap_or_default();
+        options.get("one_version_per_trajectory") == Some(&Value::Bool(true))
     }
 
     /// Whether the options that decide the data are the same. Errors: the first one that is another.

@@ -4,7 +4,7 @@ use bevy_ecs::prelude::*;
 
 use super::{
     rows,
-    staged::{Rows, Staged},
+    staged::{Rows, Staged, running},
 };
 use crate::{
     collector::Collector,
@@ -88,7 +88,8 @@ impl<T: Task> Collector<T> {
 
     /// `frames` are those that each policy acted for.
     fn install_rows(&mut self, rows: Rows<T>, serial: u64, frames: &[u64]) -> Result<(), Error> {
-        let Rows { rollout: saved, receipts, rows, states, assembly, .. } = rows;
+        let Rows { rollout: saved, receipts, rows, states, former, assembly, .. } = rows;
+        let (running, by_episode) = (running(&rows, &saved), self.config.one_version_per_trajectory);
         let seed = self.config.seed;
         let first = self.first_row();
         let Self { drive, stepper, entities, .. } = self;
@@ -99,7 +100,13 @@ impl<T: Task> Collector<T> {
             }
         }
         let versions = drive.world.resource::<TickPlan<T>>().versions.clone();
-        with_rollout::<T, _>(&mut drive.world, |_, rollout| rollout.restore(saved, serial, versions));
+        with_rollout::<T, _>(&mut drive.world, |_, rollout| {
+            rollout.restore(saved, serial, versions);
+            if by_episode {
+                // The last frame of each episode was by the same weights as its first.
+                rollout.plan.versions.set_by_slot(rollout.first_versions.iter().copied());
+            }
+        });
         if let Some(mut writer) = drive.writer() {
             writer.restore(receipts);
         }
@@ -108,9 +115,12 @@ impl<T: Task> Collector<T> {
         }
         let keys = rows::keys(&rows, first, seed);
         let mut restored = Ok(());
-        let mut actors = drive.world.query::<&mut Actor<T>>();
+        let (mut actors, mut former) = (drive.world.query::<&mut Actor<T>>(), former);
         for mut actor in actors.iter_mut(&mut drive.world) {
             let number = actor.number();
+            if let (true, Some(sets)) = (by_episode, former.get_mut(number)) {
+                restored = restored.and(actor.restore_former(std::mem::take(sets), running.iter().copied()));
+            }
             actor.go_on_from(frames.get(number).copied().unwrap_or(0));
             if let Some(Some(states)) = states.get(number) {
                 restored = restored.and(actor.restore_states(states, rows::identities(&keys)));

@@ -50,10 +50,11 @@ impl<T: Task> Collector<T> {
     /// ```
     ///
     /// In it are: counters, gauges and the last episodes' returns; of each policy the weights that act with their
-    /// version, those that were published since, the statistics of observations, the frames that an epsilon is annealed by; of each row its episode, step,
-    /// return, trajectory id, stream, observation, mask, outputs of the newest frame, and what a recurrent network or a
-    /// noise process remembers; the environments, by their [`StateCodec`](crate::env::StateCodec); frames that wait for
-    /// the end of their episode or for a batch; the seed.
+    /// version, those that were published since, the statistics of observations, the frames that an epsilon is annealed
+    /// by; of each row its episode, step, return, trajectory id, stream, observation, mask, outputs of the newest
+    /// frame, and what a recurrent network or a noise process remembers, and the weights that its running episode goes
+    /// on by; the environments, by their [`StateCodec`](crate::env::StateCodec); frames that wait for the end of their
+    /// episode or for a batch; the seed.
     ///
     /// Not in it are: the options of the builder, which `load` compares, and of resets; batches that were yielded;
     /// components, resources and systems of a host; what a policy that is a function or a system keeps of its own; the
@@ -68,8 +69,8 @@ impl<T: Task> Collector<T> {
     /// trajectories over them need environments with a codec.
     ///
     /// The file at `path` is the old one until the new one is whole and on the disk. Errors: [`Error::State`] after a
-    /// shutdown, if a row has left the world, and for rows that do not step together; [`Error::Io`]; [`Error::Checkpoint`] for what an environment's codec
-    /// does not manage.
+    /// shutdown, if a row has left the world, and for rows that do not step together; [`Error::Io`];
+    /// [`Error::Checkpoint`] for what an environment's codec does not manage.
     pub fn save(&self, path: impl AsRef<Path>) -> Result<(), Error> {
         checkpoint::replace(path.as_ref(), |to| self.save_to(to))
     }
@@ -104,6 +105,9 @@ impl<T: Task> Collector<T> {
         let keys = rows::keys(&rows, self.first_row(), self.config.seed);
         for actor in actors {
             actor.save_states(rows::identities(&keys), &mut to)?;
+            if self.config.one_version_per_trajectory {
+                actor.save_former(&mut to)?;
+            }
         }
         self.save_envs(&mut to)?;
         if let Some(assembly) = world.get_resource::<Assembly<T>>() {

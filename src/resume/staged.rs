@@ -9,7 +9,7 @@ use crate::{
     collector::Collector,
     components::TickPlan,
     error::Error,
-    policy::{Actor, SavedActor, SavedNetwork, SavedStates, packing::PackedWeights},
+    policy::{Actor, SavedActor, SavedFormer, SavedNetwork, SavedStates, packing::PackedWeights},
     receipts::Receipt,
     rollout::{Assembly, SavedRollout},
     stats::Ledger,
@@ -34,6 +34,8 @@ pub(super) struct Rows<T: Task> {
     pub rows: Vec<Row<T>>,
     /// By policy.
     pub states: Vec<Option<SavedStates>>,
+    /// By policy: weights of before that running episodes act by; empty where all act by the newest.
+    pub former: Vec<Vec<SavedFormer>>,
     /// None if the episodes cannot go on.
     pub envs: Option<Vec<Vec<u8>>>,
     pub assembly: Option<Assembly<T>>,
@@ -70,7 +72,7 @@ impl<T: Task> Staged<T> {
         let saved = head.policies.iter().map(|_| SavedActor::load(&mut from)).collect::<Result<Vec<_>, _>>()?;
         let policies = networks(&actors, saved, fit, &mut skipped)?;
         let rows = match takes_rows {
-            true => Some(Rows::read(collector, &head, &ledger, &actors, &mut from)?),
+            true => Some(Rows::read(collector, &head, &ledger, (&actors, &policies), &mut from)?),
             false => {
                 std::io::copy(&mut from, &mut std::io::sink()).map_err(|error| Error::Checkpoint(error.to_string()))?;
                 None
@@ -134,7 +136,7 @@ impl<T: Task> Rows<T> {
         collector: &Collector<T>,
         head: &Head,
         ledger: &Ledger,
-        actors: &[&Actor<T>],
+        (actors, policies): (&[&Actor<T>], &[(u64, Option<(SavedNetwork, PackedWeights)>)]),
         from: &mut BlockReader<'_>,
     ) -> Result<Self, Error> {
         let world = &collector.drive.world;
@@ -142,7 +144,17 @@ impl<T: Task> Rows<T> {
         let receipts: Vec<Receipt> = from.part()?;
         let saved = (0..collector.config.rows).map(|_| Row::load(from)).collect::<Result<Vec<Row<T>>, _>>()?;
         rows::check(&saved, head.worker, ledger.counters.trajectory_serial, ledger.pending)?;
-        let states = actors.iter().map(|actor| actor.load_states(from)).collect::<Result<_, _>>()?;
+        let (mut states, mut former) = (Vec::new(), Vec::new());
+        for (actor, (_, network)) in actors.iter().zip(policies) {
+            states.push(actor.load_states(from)?);
+            if let (true, Some((network, _))) = (collector.config.one_version_per_trajectory, network) {
+                let sets = actor.load_former(network.acts.0, from)?;
+                check_episodes(actor, network.acts.0, &sets, running(&saved, &rollout))?;
+                former.push(sets);
+            } else {
+                former.push(Vec::new());
+            }
+        }
         let envs = envs(from)?;
         let assembly = head.joins.then(|| Assembly::load(&collector.drive.specs, from)).transpose()?;
         let wrong = |problem: String| Err(Error::Checkpoint(problem));
@@ -165,7 +177,31 @@ impl<T: Task> Rows<T> {
         if !ledger.versions.is_empty() && ledger.versions.len() != versions {
             return wrong(format!("counters: versions of {} policies; legal: {versions}", ledger.versions.len()));
         }
-        Ok(Self { rollout, receipts, rows: saved, states, envs, assembly })
+        Ok(Self { rollout, receipts, rows: saved, states, former, envs, assembly })
+    }
+}
+
+/// The slots of rows whose episodes run, and the versions that these began under.
+pub(super) fn running<T: Task>(rows: &[Row<T>], rollout: &SavedRollout<T>) -> Vec<(u32, u64)> {
+    let episodes = (0..).zip(rows.iter().zip(rollout.first_versions()));
+    episodes.filter(|(_, (row, _))| row.step.0 > 0).map(|(slot, (_, version))| (slot, *version)).collect()
+}
+
+/// Whether the weights are there that running episodes act by.
+fn check_episodes<T: Task>(
+    actor: &Actor<T>,
+    newest: u64,
+    sets: &[SavedFormer],
+    running: Vec<(u32, u64)>,
+) -> Result<(), Error> {
+    let is_there = |version| version == newest || sets.iter().any(|set| set.version() == version);
+    let own = running.into_iter().filter(|(slot, _)| actor.rows().contains(slot));
+    match own.into_iter().find(|(_, version)| !is_there(*version)) {
+        Some((slot, version)) => {
+            let problem = format!("the episode of slot {slot} acts by version {version}, which is not there");
+            Err(Error::Checkpoint(format!("policy {}: {problem}", actor.number())))
+        }
+        None => Ok(()),
     }
 }
 

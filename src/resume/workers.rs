@@ -104,10 +104,6 @@ impl<T: Task> Collector<T> {
 
     /// Whether rows stand still between two batches.
     pub(super) fn check_kind(&self, call: &'static str) -> Result<(), Error> {
-        if self.config.one_version_per_trajectory {
-            let problem = "episodes go on under weights of before (one_version_per_trajectory); legal: without";
-            return Err(Error::State { call, problem: problem.into() });
-        }
         if !self.config.is_async() && self.config.async_batched.is_none() {
             return Ok(());
         }

@@ -145,6 +145,11 @@ impl<T: Task> Batch<T> {
         policies.map_or(Vec::new(), |policies| slots.iter().map(|slot| policies[*slot]).collect())
     }
 
+    /// The workers that stepped the frames of `slots`.
+    pub(super) fn workers_of(&self, slots: &[usize]) -> Vec<u16> {
+        slots.iter().map(|slot| self.trajectory_ids()[*slot].worker()).collect()
+    }
+
     /// Which slots hold frames, and which frames are of the random warm-up.
     pub fn flags(&self) -> &[Flags] {
         self.block().flags()
@@ -273,7 +278,8 @@ impl<T: Task> Batch<T> {
         }
         let observations: Vec<_> = outside.iter().map(|i| *self.next_observation(*i)).collect();
         let mut states = self.states_after(&outside, critic.state_width(), step)?;
-        let values = critic.values(&self.policies_of(&outside), &observations, &mut states)?;
+        let values =
+            critic.values(&self.policies_of(&outside), &self.workers_of(&outside), &observations, &mut states)?;
         for (i, value) in outside.into_iter().zip(values) {
             next[i] = value;
         }

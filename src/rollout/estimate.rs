@@ -80,7 +80,8 @@ fn values<T: Task>(batch: &Batch<T>) -> Result<Vec<f32>, Error> {
         let observations: Vec<_> = random.iter().map(|i| batch.observations()[*i]).collect();
         // The network's memory begins with its first frame.
         let mut states = vec![0.0; observations.len() * critic.state_width()];
-        let given = critic.values(&batch.policies_of(&random), &observations, &mut states)?;
+        let given =
+            critic.values(&batch.policies_of(&random), &batch.workers_of(&random), &observations, &mut states)?;
         for (i, value) in random.into_iter().zip(given) {
             values[i] = value;
         }

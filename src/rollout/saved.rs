@@ -74,6 +74,11 @@ impl<T: Task> SavedRollout<T> {
         Ok(Self { state, forced })
     }
 
+    /// By slot: the version of the first action of the running episode.
+    pub(crate) fn first_versions(&self) -> &[u64] {
+        &self.state.first_versions
+    }
+
     /// Whether episodes were cut that the next rollout lists.
     pub(crate) fn lists_cut(&self) -> bool {
         !self.forced.is_empty()

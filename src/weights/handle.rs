@@ -29,8 +29,8 @@ struct Shared {
     latest: Mutex<Latest>,
     /// Old sets, whose memory takes copies once nobody reads them.
     past: Mutex<Vec<Arc<Weights>>>,
-    /// By adopter: the version that it acts with.
-    adopted: Mutex<Vec<u64>>,
+    /// By adopter: how often it was replaced, and the version that it acts with.
+    adopted: Mutex<Vec<(u32, u64)>>,
     adoption: Condvar,
 }
 
@@ -65,7 +65,7 @@ impl WeightsHandle {
             version: AtomicU64::new(0),
             latest: Mutex::new(Latest { version: 0, weights: Arc::new(initial), closed: false }),
             past: Mutex::default(),
-            adopted: Mutex::new(vec![0]),
+            adopted: Mutex::new(vec![(0, 0)]),
             adoption: Condvar::new(),
         })))
     }
@@ -74,7 +74,7 @@ impl WeightsHandle {
     pub fn resume(specs: Vec<TensorSpec>, version: u64, weights: Weights) -> Result<Self, Error> {
         let handle = Self::new(specs, weights)?;
         lock(&handle.0.latest).version = version;
-        lock(&handle.0.adopted).fill(version);
+        lock(&handle.0.adopted).fill((0, version));
         handle.0.version.store(version, Ordering::Release);
         Ok(handle)
     }
@@ -89,7 +89,7 @@ impl WeightsHandle {
         drop(place);
         drop(before);
         let mut acts = lock(&self.0.adopted);
-        acts.iter_mut().filter(|newest| **newest != u64::MAX).for_each(|newest| *newest = adopted);
+        acts.iter_mut().filter(|(_, newest)| *newest != u64::MAX).for_each(|(_, newest)| *newest = adopted);
         drop(acts);
         self.0.adoption.notify_all();
     }
@@ -188,27 +188,41 @@ impl WeightsHandle {
 
     /// How many act by these weights, each for itself: workers. Default: 1.
     pub(crate) fn set_adopters(&self, adopters: usize) {
-        lock(&self.0.adopted).resize(adopters, self.version());
+        lock(&self.0.adopted).resize(adopters, (0, self.version()));
     }
 
     /// Of these adopters only this one acts by these weights.
     pub(crate) fn set_only_adopter(&self, adopter: usize, adopters: usize) {
         self.set_adopters(adopters);
-        (0..adopters).filter(|other| *other != adopter).for_each(|other| self.adopted_by(other, u64::MAX));
+        (0..adopters).filter(|other| *other != adopter).for_each(|other| self.gone(other));
     }
 
     /// Says that what acts by these weights does so with `version` or a newer one. Called by what applies weights.
     pub fn adopted(&self, version: u64) {
-        self.adopted_by(0, version);
+        self.adopted_by((0, 0), version);
     }
 
-    /// The same of one adopter; `u64::MAX` of one that will not act any more.
-    pub(crate) fn adopted_by(&self, adopter: usize, version: u64) {
+    /// The same of one adopter, in a life of it. Of one that was replaced since, it says nothing.
+    pub(crate) fn adopted_by(&self, (adopter, life): (usize, u32), version: u64) {
+        self.note(adopter, |(now, before)| (now == life && version > before).then_some((now, version)));
+    }
+
+    /// Another one acts in the place of an adopter, in this life of it.
+    pub(crate) fn replaced(&self, adopter: usize, life: u32) {
+        self.note(adopter, |(_, version)| Some((life, version)));
+    }
+
+    /// An adopter will not act any more: nobody waits for it.
+    pub(crate) fn gone(&self, adopter: usize) {
+        self.note(adopter, |(life, _)| Some((life, u64::MAX)));
+    }
+
+    fn note(&self, adopter: usize, change: impl FnOnce((u32, u64)) -> Option<(u32, u64)>) {
         let mut adopted = lock(&self.0.adopted);
-        if let Some(before) = adopted.get_mut(adopter)
-            && version > *before
+        if let Some(known) = adopted.get_mut(adopter)
+            && let Some(now) = change(*known)
         {
-            *before = version;
+            *known = now;
             drop(adopted);
             self.0.adoption.notify_all();
         }
@@ -217,7 +231,7 @@ impl WeightsHandle {
     /// Waits until every worker acts with `version` or a newer one; those that were given up are not waited for.
     /// Errors: [`Error::Timeout`].
     pub fn wait_adopted(&self, version: u64, deadline: Duration) -> Result<(), Error> {
-        self.wait(deadline, |adopted| adopted.iter().any(|newest| *newest < version))
+        self.wait(deadline, |adopted| adopted.iter().any(|(_, newest)| *newest < version))
     }
 
     /// The same of the workers with these numbers; inline worker 0 is all there is. Errors: [`Error::Timeout`];
@@ -227,10 +241,10 @@ impl WeightsHandle {
         if let Some(unknown) = workers.iter().find(|worker| **worker >= all) {
             return Err(Error::config("workers", unknown, format!("0 to {}", all - 1)));
         }
-        self.wait(deadline, |adopted| workers.iter().any(|worker| adopted[*worker] < version))
+        self.wait(deadline, |adopted| workers.iter().any(|worker| adopted[*worker].1 < version))
     }
 
-    fn wait(&self, deadline: Duration, behind: impl Fn(&[u64]) -> bool) -> Result<(), Error> {
+    fn wait(&self, deadline: Duration, behind: impl Fn(&[(u32, u64)]) -> bool) -> Result<(), Error> {
         let adopted = lock(&self.0.adopted);
         let waited = self.0.adoption.wait_timeout_while(adopted, deadline, |adopted| behind(adopted));
         let (adopted, _) = waited.unwrap_or_else(PoisonError::into_inner);

@@ -85,6 +85,22 @@ fn a_resumed_handle_goes_on_counting() {
 }
 
 #[test]
+fn who_was_replaced_adopts_nothing_in_its_successors_name() {
+    let handle = handle();
+    handle.set_adopters(2);
+    let version = handle.publish(blocks(1.0)).unwrap();
+    handle.adopted_by((0, 0), version);
+    handle.replaced(1, 1);
+    handle.adopted_by((1, 0), version);
+    assert!(matches!(handle.wait_adopted(version, Duration::ZERO), Err(Error::Timeout { .. })));
+    handle.adopted_by((1, 1), version);
+    handle.wait_adopted(version, Duration::ZERO).unwrap();
+    handle.gone(1);
+    handle.wait_adopted(version + 1, Duration::ZERO).unwrap_err();
+    handle.wait_adopted_by(version + 1, &[1], Duration::ZERO).unwrap();
+}
+
+#[test]
 fn adoption_is_waited_for_with_a_deadline() {
     let handle = handle();
     handle.wait_adopted(0, Duration::ZERO).unwrap();

@@ -38,7 +38,7 @@ pub enum WeightSync {
     /// From whoever publishes them to single workers, by
     /// [`Collector::models_of_worker`](crate::collector::Collector::models_of_worker): each acts by weights of its own, with
     /// versions of their own, and starts from the policy's. What would speak of all, [`Collector::weights`], `models` and
-    /// `evaluator`, is none; so is a critic of batches that hold rows of several workers. Only with `workers`, and for good.
+    /// `evaluator`, is none; values behind the frames of a batch are by each one's worker. Only with `workers`, and for good.
     ///
     /// [`Collector::weights`]: crate::collector::Collector::weights
     PerWorker,

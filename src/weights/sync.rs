@@ -23,14 +23,14 @@ pub(crate) struct Source {
     pub policy: usize,
     pub entity: Entity,
     pub handle: WeightsHandle,
-    /// Number of this world among those that act by the same weights.
-    adopter: usize,
+    /// Number of this world among those that act by the same weights, and how often it was built before.
+    adopter: (usize, u32),
     /// The version that publishers were told of.
     confirmed: u64,
 }
 
 impl Source {
-    pub(crate) fn new(policy: usize, entity: Entity, handle: WeightsHandle, adopter: usize) -> Self {
+    pub(crate) fn new(policy: usize, entity: Entity, handle: WeightsHandle, adopter: (usize, u32)) -> Self {
         Self { policy, entity, handle, adopter, confirmed: 0 }
     }
 }

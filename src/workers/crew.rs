@@ -13,7 +13,7 @@ use crossbeam_channel::{Receiver, RecvTimeoutError, Sender, bounded, unbounded};
 
 use super::{
     Parcel, open,
-    thread::{Call, Delivery, Job, Order, Post},
+    thread::{Call, Delivery, Job, Order, Panicked, Post, guarded},
 };
 use crate::error::Error;
 
@@ -36,19 +36,16 @@ struct Worker {
     alive: Receiver<Infallible>,
 }
 
+/// Makes a worker's job on its thread; none: the thread ends.
+type Make = Box<dyn FnOnce() -> Option<Box<dyn Job>> + Send>;
+
 impl Worker {
-    fn start(
-        worker: usize,
-        life: u32,
-        job: Box<dyn Job>,
-        _token: Arc<()>,
-        items: Sender<Delivery>,
-    ) -> Result<Self, Error> {
+    fn start(worker: usize, life: u32, make: Make, _token: Arc<()>, items: Sender<Delivery>) -> Result<Self, Error> {
         let (orders, inbox) = unbounded();
         let (_alive, alive) = bounded(0);
         let died = Arc::<OnceLock<String>>::default();
         let post = Post { worker, life, orders: inbox, items, died: died.clone(), _alive, _token };
-        let thread = Builder::new().name(format!("gleaner-worker-{worker}")).spawn(move || post.run(job));
+        let thread = Builder::new().name(format!("gleaner-worker-{worker}")).spawn(move || post.run(make()?));
         let thread = thread.map_err(|error| Error::worker(worker, format!("no thread: {error}")))?;
         Ok(Self { number: worker, orders, thread: Some(thread), died, alive })
     }
@@ -120,18 +117,43 @@ impl<J: Job> Crew<J> {
     /// channel. Errors: the system has no thread.
     pub(crate) fn start(jobs: impl IntoIterator<Item = (J, Arc<()>)>, capacity: usize) -> Result<Self, Error> {
         let (sender, items) = bounded(capacity);
-        let start = |(worker, (job, token))| Worker::start(worker, 0, Box::new(job), token, sender.clone());
+        let start = |(worker, (job, token))| {
+            let make = || -> Option<Box<dyn Job>> { Some(Box::new(job)) };
+            Worker::start(worker, 0, Box::new(make), token, sender.clone())
+        };
         let workers = jobs.into_iter().enumerate().map(start).collect::<Result<_, _>>()?;
         Ok(Self { workers, items, sender, jobs: PhantomData })
     }
 
-    /// Starts another thread in a worker's place. The one before is told to end and left to itself; what it still sends
-    /// is of an older `life`. Errors: the system has no thread.
-    pub(crate) fn replace(&mut self, worker: usize, life: u32, job: J, token: Arc<()>) -> Result<(), Error> {
-        let next = Worker::start(worker, life, Box::new(job), token, self.sender.clone())?;
+    /// Starts another thread in a worker's place, which makes its job itself; gives what `make` says beside it. The thread
+    /// before is told to end and left to itself; what it still sends is of an older `life`. Errors: those of `make`;
+    /// [`Error::Worker`] if it panicked, if the deadline is over first, when it is left to itself, and if the system has no
+    /// thread.
+    pub(crate) fn replace<R: Send + 'static>(
+        &mut self,
+        worker: usize,
+        life: u32,
+        make: impl FnOnce() -> Result<(J, R), Error> + Send + 'static,
+        token: Arc<()>,
+        deadline: Instant,
+    ) -> Result<R, Error> {
+        let (tell, told) = bounded(1);
+        let make = move || -> Option<Box<dyn Job>> {
+            let panicked = |Panicked(message)| Err(Error::worker(worker, format!("it panicked: {message}")));
+            let (job, said) = match guarded(make).unwrap_or_else(panicked) {
+                Ok((job, said)) => (Some(job), Ok(said)),
+                Err(error) => (None, Err(error)),
+            };
+            // Nobody wants what came too late.
+            tell.send(said).ok()?;
+            Some(Box::new(job?))
+        };
+        let next = Worker::start(worker, life, Box::new(make), token, self.sender.clone())?;
+        let late = |_| Error::worker(worker, "its rows were not built before the deadline");
+        let said = told.recv_deadline(deadline).map_err(late)??;
         let before = std::mem::replace(&mut self.workers[worker], next);
         let _ = before.orders.send(Order::Stop);
-        Ok(())
+        Ok(said)
     }
 
     /// Has a worker call `work`, between two items.

@@ -116,12 +116,34 @@ fn one_is_replaced_and_what_it_sends_is_told_apart() {
     crew.produce(0, true);
     assert_eq!(crew.receive(LONG).unwrap().life, 0);
     let token = Arc::new(());
-    crew.replace(0, 1, Counter { next: 100, end: 200, bad: u32::MAX }, token.clone()).unwrap();
+    let make = || Ok((Counter { next: 100, end: 200, bad: u32::MAX }, "made"));
+    assert_eq!(crew.replace(0, 1, make, token.clone(), soon()).unwrap(), "made");
     crew.produce(0, true);
     let first = std::iter::from_fn(|| crew.receive(LONG)).find(|delivery| delivery.life == 1).unwrap();
     assert_eq!(open::<u32>(first.item.unwrap().unwrap()), 101);
     assert!(matches!(crew.stop(soon())[..], [(0, Stopped::Back(_))]));
     assert_eq!(Arc::strong_count(&token), 1);
+}
+
+#[test]
+fn what_cannot_take_a_place_leaves_it_as_it_was() {
+    let mut crew = crew(&[9], u32::MAX, 1);
+    let mut failed = |make: Box<dyn FnOnce() -> Result<(Counter, ()), Error> + Send>, deadline| {
+        crew.replace(0, 1, make, Arc::default(), deadline).unwrap_err().to_string()
+    };
+    let refused = || Err(Error::worker(0, "no such level"));
+    assert!(failed(Box::new(refused), soon()).contains("no such level"));
+    assert!(failed(Box::new(|| panic!("a bad number")), soon()).contains("it panicked: a bad number"));
+    let (send, held) = crossbeam_channel::bounded::<()>(0);
+    let begin = Instant::now();
+    let hangs = move || {
+        let _ = held.recv();
+        Ok((Counter { next: 100, end: 200, bad: u32::MAX }, ()))
+    };
+    assert!(failed(Box::new(hangs), begin + Duration::from_millis(10)).contains("not built before the deadline"));
+    assert!(begin.elapsed() < LONG);
+    drop(send);
+    assert_eq!(crew.call(0, |job| job.next).wait(soon()).unwrap(), 0);
 }
 
 #[test]

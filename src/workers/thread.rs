@@ -188,9 +188,9 @@ impl Post {
 }
 
 /// User code panicked where nothing else catches it.
-struct Panicked(String);
+pub(super) struct Panicked(pub String);
 
-fn guarded<R>(work: impl FnOnce() -> R) -> Result<R, Panicked> {
+pub(super) fn guarded<R>(work: impl FnOnce() -> R) -> Result<R, Panicked> {
     catch_unwind(AssertUnwindSafe(work)).map_err(|payload| Panicked(panic_message(payload)))
 }
 

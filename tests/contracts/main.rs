@@ -29,6 +29,7 @@ mod recurrent;
 mod reproducible;
 mod resets;
 mod resume;
+mod row_faults;
 mod run_files;
 mod served;
 mod spoiled;

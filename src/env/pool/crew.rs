@@ -4,7 +4,6 @@
 //! with is dropped. Its own lock decides whether a result or the deadline was first, so that each job has one of the two.
 
 use std::{
-    panic::{AssertUnwindSafe, catch_unwind},
     sync::{
         Arc, Mutex, MutexGuard, PoisonError,
         atomic::{AtomicBool, Ordering::Relaxed},
@@ -14,7 +13,7 @@ use std::{
     time::{Duration, Instant},
 };
 
-use crate::error::Error;
+use crate::{env::faults::discard, error::Error};
 
 /// What a job is known by.
 pub(super) type Ticket = u64;
@@ -65,11 +64,6 @@ pub(super) struct Closed<R> {
 
 fn lock<V>(mutex: &Mutex<V>) -> MutexGuard<'_, V> {
     mutex.lock().unwrap_or_else(PoisonError::into_inner)
-}
-
-/// Drops what holds user code, whose drop may panic.
-pub(super) fn discard<V>(value: V) {
-    let _ = catch_unwind(AssertUnwindSafe(|| drop(value)));
 }
 
 impl<J: Send + 'static, R: Send + 'static> Crew<J, R> {

@@ -5,11 +5,10 @@ use std::{
     panic::{AssertUnwindSafe, catch_unwind},
 };
 
-use super::crew::discard;
 use crate::{
     components::End,
     data::{Data, finite},
-    env::{Env, Factory, RowContext, clip::ActionClip, mask::MaskParts, step::close_frame},
+    env::{Env, Factory, RowContext, clip::ActionClip, faults::discard, mask::MaskParts, step::close_frame},
     error::{Error, panic_message},
     seed::{Purpose, Seed, Stream},
 };

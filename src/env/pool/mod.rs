@@ -51,6 +51,10 @@ impl<E: Env> Stepper<E> for PoolStepper<E> {
         E::TIME_LIMIT
     }
 
+    fn rebuilds(&self) -> bool {
+        true
+    }
+
     fn install(&mut self, world: &mut World, schedule: &mut Schedule, spawn: &Spawn) -> Result<Vec<Entity>, Error> {
         let Self(own) = self;
         let share = world.resource::<PoolShare>().clone();

@@ -27,13 +27,11 @@ pub struct AsyncBatched {
     pub max_ready: Option<usize>,
     /// How long the first row that is ready waits for others, up to `min_ready`. Default: 10 ms.
     pub window: Duration,
-    /// How long a step, with the reset behind it, may take; the time that it waits for a thread does not count. Default:
-    /// 60 s.
+    /// How long a step, with the reset behind it, may take; the time that it waits for a thread does not count. What is
+    /// done beyond says [`CollectorConfig::on_fault`](crate::config::CollectorConfig::on_fault). Default: 60 s.
     pub step_deadline: Duration,
     /// How long threads are waited for at shutdown and when the collector is dropped, all of them together. Default: 5 s.
     pub shutdown: Duration,
-    /// What is done when an environment fails or takes longer than `step_deadline`. Default: stop.
-    pub on_fault: FaultPolicy,
 }
 
 impl Default for AsyncBatched {
@@ -45,7 +43,6 @@ impl Default for AsyncBatched {
             window: Duration::from_millis(10),
             step_deadline: Duration::from_secs(60),
             shutdown: Duration::from_secs(5),
-            on_fault: FaultPolicy::Stop,
         }
     }
 }
@@ -91,6 +88,7 @@ impl AsyncBatched {
 #[derive(Resource, Clone, Debug)]
 pub(crate) struct PoolShare {
     pub options: AsyncBatched,
+    pub on_fault: FaultPolicy,
     /// Frames in all; none for endless.
     pub total_frames: Option<u64>,
     /// Frames that act at random before the policy does.

@@ -5,15 +5,17 @@ use std::time::Instant;
 use bevy_ecs::prelude::*;
 
 use super::{
-    crew::{Crew, Ticket, discard},
+    crew::{Crew, Ticket},
     job::{Finished, Job, Place, Seen},
     options::PoolShare,
 };
 use crate::{
     components::End,
-    env::Env,
+    env::{
+        Env,
+        faults::{Faults, discard},
+    },
     error::Error,
-    fault::FaultPolicy,
     seed::{Purpose, Seed, Stream},
 };
 
@@ -28,9 +30,7 @@ pub(super) struct PoolRow<E: Env> {
     pub out: Option<Out>,
     /// The episode to start once the job is back, whatever that gives: the row was reset meanwhile.
     pub again: Option<(Stream, u32, E::Options)>,
-    /// Faults since its last frame, and the first one's error.
-    faults: u32,
-    first: Option<Error>,
+    faults: Faults,
 }
 
 /// A job that a row waits for.
@@ -71,7 +71,7 @@ pub(super) struct Pool<E: Env> {
 
 impl<E: Env> PoolRow<E> {
     pub(super) fn new(entity: Entity, number: u32, env: E) -> Self {
-        Self { entity, number, env: Some(env), out: None, again: None, faults: 0, first: None }
+        Self { entity, number, env: Some(env), out: None, again: None, faults: Faults::default() }
     }
 }
 
@@ -167,7 +167,7 @@ impl<E: Env> Pool<E> {
             (Ok(seen), None) => {
                 let row = &mut self.rows[slot];
                 if seen.frame.is_some() {
-                    (row.faults, row.first) = (0, None);
+                    row.faults = Faults::default();
                 }
                 self.arrived.push((slot, Arrival::Seen(seen)));
             }
@@ -223,19 +223,10 @@ impl<E: Env> Pool<E> {
         error: Error,
         options: &E::Options,
     ) -> Result<(), Error> {
-        let FaultPolicy::RestartRow { retries } = self.share.options.on_fault else {
-            return Err(error);
-        };
         let seed = self.seed;
         let row = &mut self.rows[slot];
-        row.faults += 1;
-        let (faults, number) = (row.faults, row.number);
-        tracing::warn!("fault {faults} of row {number}, which may have {retries} in a row: {error}");
-        let first = row.first.take().unwrap_or(error);
-        if faults > retries {
-            return Err(first);
-        }
-        row.first = Some(first);
+        let number = row.number;
+        row.faults.add(self.share.on_fault, number, error)?;
         self.share.monitor.ledger().row_restarts += 1;
         if out.steps {
             self.arrived.push((slot, Arrival::Lost(end)));

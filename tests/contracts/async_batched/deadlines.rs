@@ -20,9 +20,9 @@ const MINUTE: Duration = Duration::from_secs(60);
 /// A row that hangs is late after two seconds. The others step only while all `rows` are ready, or when `window` is
 /// over: they mostly rest meanwhile, and are not late too where the machine is busy. At the end nobody waits for
 /// threads that were given up.
-fn within(on_fault: FaultPolicy, rows: usize, window: Duration) -> AsyncBatched {
+fn within(rows: usize, window: Duration) -> AsyncBatched {
     let (step_deadline, shutdown) = (Duration::from_secs(2), MINUTE);
-    AsyncBatched { step_deadline, shutdown, min_ready: rows, window, on_fault, ..AsyncBatched::default() }
+    AsyncBatched { step_deadline, shutdown, min_ready: rows, window, ..AsyncBatched::default() }
 }
 
 #[test]
@@ -32,7 +32,7 @@ fn x10_a_row_that_hangs_stops_the_collection_by_name() {
     let builder =
         slow(4, move |row, episode, t| if (row, episode, t) == (5, 1, 2) { held.wait() } else { uneven(row, 0, t) });
     let builder = builder.rows(8).frames_per_batch(100).seed(77);
-    let mut collector = builder.async_batched(within(FaultPolicy::Stop, 8, MINUTE)).build().unwrap();
+    let mut collector = builder.async_batched(within(8, MINUTE)).build().unwrap();
     let begun = Instant::now();
     let error = collector.by_ref().find_map(Result::err).expect("row 5 hangs");
     let Error::StepDeadline { row, episode, step, seed, worker, .. } = error else { panic!("{error}") };
@@ -55,8 +55,8 @@ fn x10_a_row_that_hangs_starts_anew_and_its_late_frame_is_dropped() {
     let gate = Gate::default();
     let held = gate.clone();
     let act = move |row, episode, t| if (row, episode, t) == (2, 1, 3) { held.wait() } else { uneven(row, episode, t) };
-    let builder = slow(6, act).rows(4).frames_per_batch(40);
-    let options = within(FaultPolicy::RestartRow { retries: 1 }, 4, Duration::from_millis(100));
+    let builder = slow(6, act).rows(4).frames_per_batch(40).on_fault(FaultPolicy::RestartRow { retries: 1 });
+    let options = within(4, Duration::from_millis(100));
     let mut collector = builder.async_batched(options).build().unwrap();
     let mut frames = Vec::<(u32, u32, u32, TrajectoryId)>::new();
     let mut ended = Vec::new();
@@ -105,8 +105,9 @@ fn x10_a_row_that_hangs_again_and_again_stops_the_collection() {
         }
     })
     .rows(3)
-    .frames_per_batch(5_000);
-    let options = within(FaultPolicy::RestartRow { retries: 2 }, 3, MINUTE);
+    .frames_per_batch(5_000)
+    .on_fault(FaultPolicy::RestartRow { retries: 2 });
+    let options = within(3, MINUTE);
     let mut collector = builder.async_batched(options).build().unwrap();
     let error = loop {
         match collector.next() {

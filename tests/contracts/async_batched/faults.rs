@@ -16,10 +16,6 @@ use gleaner::{
 
 use crate::support::{ANY, Call, Fault, Faulty, Kind, balance};
 
-fn pooled(on_fault: FaultPolicy) -> AsyncBatched {
-    AsyncBatched { on_fault, ..AsyncBatched::default() }
-}
-
 #[test]
 fn x1_a_panic_names_call_row_episode_step_and_seed() {
     for (call, name, row, episode, step) in [
@@ -70,8 +66,8 @@ fn x12_a_row_that_panics_starts_anew_and_the_others_go_on() {
         // The environment counts episodes by its stream, so the fault comes once.
         let builder = Faulty::builder(6, Some(fault)).rows(3).frames_per_batch(50).total_frames(500).trajs_per_batch(4);
         // In step, so that none takes the budget before row 1 has come to its fault.
-        let options = pooled(FaultPolicy::RestartRow { retries: 1 });
-        let options = AsyncBatched { min_ready: 3, window: Duration::from_secs(60), ..options };
+        let options = AsyncBatched { min_ready: 3, window: Duration::from_secs(60), ..AsyncBatched::default() };
+        let builder = builder.on_fault(FaultPolicy::RestartRow { retries: 1 });
         let mut collector = builder.async_batched(options).build().unwrap();
         let mut cut = Vec::new();
         while let Some(batch) = collector.next() {
@@ -106,8 +102,8 @@ fn x12_a_row_that_never_starts_ends_the_collection_with_the_first_error() {
         count.fetch_add(1, Relaxed);
         Ok(Faulty::new(6, Some(fault), context.row))
     });
-    let options = pooled(FaultPolicy::RestartRow { retries: 3 });
-    let mut collector = factory.rows(1).seed(4).async_batched(options).build().unwrap();
+    let builder = factory.rows(1).seed(4).on_fault(FaultPolicy::RestartRow { retries: 3 });
+    let mut collector = builder.async_batched(AsyncBatched::default()).build().unwrap();
     let error = collector.next().unwrap().unwrap_err();
     assert!(matches!(error, Error::EnvPanic { call: "reset", row: 0, episode: 0, .. }), "{error}");
     assert!(error.to_string().contains("boom 42"), "{error}");

@@ -58,6 +58,32 @@ fn acts_by(batch: &Batch<Tag>, history: &[Vec<f32>; 3], worker: usize) -> bool {
 }
 
 #[test]
+fn wu07_values_behind_frames_are_by_the_weights_of_their_worker() {
+    for (delivery, trajs) in [(Delivery::Sync, None), (Delivery::Async, None), (Delivery::Sync, Some(4))] {
+        let builder = of_kind((3, delivery), 6).policy(stamped_network()).weight_sync(WeightSync::PerWorker);
+        let builder = if let Some(n) = trajs { builder.trajs_per_batch(n) } else { builder };
+        let mut collector = builder.build().unwrap();
+        for (worker, stamp) in [(0, 3), (1, 5), (2, 7)] {
+            publish(&collector, worker, stamp);
+        }
+        let (mut seen, begin) = ([false; 3], Instant::now());
+        while seen != [true; 3] {
+            assert!(begin.elapsed() < SOON, "{delivery:?}, {trajs:?}: {seen:?}");
+            let batch = collector.next().unwrap().unwrap();
+            let values = batch.bootstrap_values().unwrap();
+            for i in (0..batch.len()).filter(|i| batch.flags()[*i].valid()) {
+                let worker = batch.trajectory_ids()[i].worker() as usize;
+                // Batches may have been begun before the weights were there.
+                if batch.versions()[i] == 1 {
+                    assert_eq!(values[i], [3.0, 5.0, 7.0][worker], "{delivery:?}, {trajs:?}, worker {worker}");
+                    seen[worker] = true;
+                }
+            }
+        }
+    }
+}
+
+#[test]
 fn wu07_workers_and_models_that_do_not_exist_are_named() {
     let collector = apart(3, Delivery::Sync);
     let error = collector.models_of_worker(3).unwrap_err().to_string();

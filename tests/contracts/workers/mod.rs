@@ -3,8 +3,11 @@
 mod delivery;
 mod faults;
 mod options;
+mod restarts;
 mod resume;
 mod running;
+#[cfg(unix)]
+mod stall;
 
 use std::{thread, time::Duration};
 
