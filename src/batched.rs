@@ -68,6 +68,7 @@ fn stamp<T: Task>(mut holder: ResMut<RolloutSlot<T>>, mut rows: Query<(&Slot, &E
     rollout.clear_idle(|_| false);
     rollout.started.clear();
     let Some(block) = &mut rollout.block else { return };
+    block.mark(rollout.tick, None);
     let count = rollout.rows;
     let (mut now, mut before) = (vec![0; count], vec![0; count]);
     for (slot, step, mut acted) in &mut rows {

@@ -65,6 +65,7 @@ fn stamp<T: Task>(
         apart |= actor.note_episodes(newest, rows.iter().map(|(slot, step)| (*slot, *step)));
     }
     let Some(block) = rollout.block.as_mut().filter(|_| apart) else { return };
+    block.mark(rollout.tick, None);
     let frames = rollout.tick * rollout.rows..(rollout.tick + 1) * rollout.rows;
     versions.clear();
     versions.extend((0..rollout.rows as u32).map(|slot| rollout.plan.versions.of(slot)));

@@ -14,8 +14,8 @@ pub(crate) struct RolloutSlot<T: Task>(pub Option<Box<dyn Recording<T>>>);
 /// A rollout that is being written.
 pub(crate) trait Recording<T: Task>: Any + Send + Sync {
     /// Lends the slots of the running tick's frames of the rows `slots`, which are one table; none if Record shall write
-    /// them. Who takes them writes them all.
-    fn lend(&mut self, slots: &[Slot]) -> Option<FrameSlots<'_, T>>;
+    /// them. Who takes them writes them all, as frames of weights `version`.
+    fn lend(&mut self, slots: &[Slot], version: u64) -> Option<FrameSlots<'_, T>>;
 }
 
 /// The slots of a tick's frames in the columns that every rollout has, one a row. A Step stage that writes them itself,
@@ -29,6 +29,7 @@ pub(crate) struct FrameSlots<'a, T: Task> {
     pub ends: &'a mut [End],
     pub steps: &'a mut [EpisodeStep],
     pub ids: &'a mut [TrajectoryId],
+    /// Empty, as are the versions, if these columns hold already what they should.
     pub flags: &'a mut [Flags],
     pub versions: &'a mut [u64],
 }
@@ -45,10 +46,16 @@ impl<T: Task> FrameSlots<'_, T> {
     /// Those of some of the rows.
     #[inline(always)]
     pub(crate) fn part(&mut self, rows: Range<usize>) -> FrameSlots<'_, T> {
+        let marked = if self.flags.is_empty() { 0..0 } else { rows.clone() };
         macro_rules! part {
-            ($($column:ident),*) => { FrameSlots { $($column: &mut self.$column[rows.clone()]),* } };
+            ($($column:ident),*; $($mark:ident),*) => {
+                FrameSlots {
+                    $($column: &mut self.$column[rows.clone()],)*
+                    $($mark: &mut self.$mark[marked.clone()],)*
+                }
+            };
         }
-        part!(observations, actions, rewards, ends, steps, ids, flags, versions)
+        part!(observations, actions, rewards, ends, steps, ids; flags, versions)
     }
 
     /// Writes the columns that a step does not.

@@ -117,7 +117,7 @@ fn step<E: Env, F: ArchetypeFilter>(
             masks: ActionMask::values_mut(written.2.bypass_change_detection()),
             rewards: rewards.bypass_change_detection(),
             ends: ends.bypass_change_detection(),
-            frames: if all { rollout.as_mut().and_then(|rollout| rollout.lend(slots)) } else { None },
+            frames: if all { rollout.as_mut().and_then(|rollout| rollout.lend(slots, tick.version)) } else { None },
         };
         if all {
             let least = plan.parallelism.step_rows;

@@ -79,6 +79,10 @@ pub(crate) struct Block<T: Task> {
     pub frames: usize,
     /// Of a recurrent policy.
     pub states: BlockStates,
+    /// By tick of a time-major block: the version that every slot of its column of versions holds, while every slot of
+    /// its flags says valid. Few ticks differ from the same one of the rollout that had the block before, and what a tick
+    /// writes is what it waits for.
+    uniform: Vec<Option<u64>>,
     writer: Writer,
 }
 
@@ -93,13 +97,28 @@ impl<T: Task> Block<T> {
             rows: Vec::new(),
             frames: 0,
             states: BlockStates::default(),
+            uniform: Vec::new(),
             writer: Writer::default(),
         }
+    }
+
+    /// Makes room for a rollout; forgets what the block held.
+    pub(crate) fn begin(&mut self, specs: &[ColumnSpec], ticks: usize, rows: &[RowIndex]) {
+        let layout = Layout::TimeMajor { ticks, rows: rows.len() };
+        let mut uniform = std::mem::take(&mut self.uniform);
+        if self.layout != layout {
+            uniform.clear();
+        }
+        uniform.resize(ticks, None);
+        self.shape(specs, layout);
+        self.rows.extend_from_slice(rows);
+        self.uniform = uniform;
     }
 
     /// Makes room for `layout`; forgets what the block held.
     pub(crate) fn shape(&mut self, specs: &[ColumnSpec], layout: Layout) {
         self.layout = layout;
+        self.uniform.clear();
         for (column, spec) in self.columns.iter_mut().zip(specs) {
             let slots = if spec.leads { layout.leading_slots() } else { layout.slots() };
             column.resize(slots * spec.stride);
@@ -160,12 +179,15 @@ impl<T: Task> Block<T> {
         self.columns[column::VERSION].values()
     }
 
-    /// The slots of the frames of `tick`, unless they are written past the caches.
-    pub(crate) fn frame_slots(&mut self, tick: usize, rows: usize) -> Option<FrameSlots<'_, T>> {
+    /// The slots of the frames of `tick`, unless they are written past the caches. Those of flags and versions are left out
+    /// if they hold already what valid frames of `version` have.
+    pub(crate) fn frame_slots(&mut self, tick: usize, rows: usize, version: u64) -> Option<FrameSlots<'_, T>> {
         if self.writer.past_caches() {
             return None;
         }
         let frames = tick * rows..(tick + 1) * rows;
+        let held = self.uniform.get_mut(tick)?.take();
+        let marked = if held == Some(version) { frames.start..frames.start } else { frames.clone() };
         let [observations, actions, rewards, ends, steps, ids, flags, versions] = self.columns.first_chunk_mut()?;
         Some(FrameSlots {
             observations: &mut observations.values_mut()[frames.end..frames.end + rows],
@@ -174,9 +196,16 @@ impl<T: Task> Block<T> {
             ends: &mut ends.values_mut()[frames.clone()],
             steps: &mut steps.values_mut()[frames.clone()],
             ids: &mut ids.values_mut()[frames.clone()],
-            flags: &mut flags.values_mut()[frames.clone()],
-            versions: &mut versions.values_mut()[frames],
+            flags: &mut flags.values_mut()[marked.clone()],
+            versions: &mut versions.values_mut()[marked],
         })
+    }
+
+    /// All frames of `tick` are valid ones of this version; none: some is to have a flag or a version of its own.
+    pub(crate) fn mark(&mut self, tick: usize, version: Option<u64>) {
+        if let Some(uniform) = self.uniform.get_mut(tick) {
+            *uniform = version;
+        }
     }
 
     /// Writes a column from slot `first` on.
@@ -215,6 +244,9 @@ impl<T: Task> Block<T> {
     /// Turns slot `frame` into one that holds no frame: zeros in every column but the observation, whose tick may be
     /// shared.
     pub(crate) fn clear_slot(&mut self, specs: &[ColumnSpec], frame: usize) {
+        if let Layout::TimeMajor { rows, .. } = self.layout {
+            self.mark(frame / rows.max(1), None);
+        }
         for (column, spec) in self.columns.iter_mut().zip(specs) {
             column.bytes_mut()[frame * spec.stride..(frame + 1) * spec.stride].fill(0);
         }

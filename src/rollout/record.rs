@@ -79,12 +79,14 @@ impl<T: Task> Rollout<T> {
         if self.rewards != Default::default() {
             self.rewards.apply(&mut block.columns[column::REWARD].values_mut()[frames.clone()]);
         }
+        // A Step stage that wrote the frames took the first policy's version for all rows.
+        let apart = !lent || self.plan.versions.iter().nth(1).is_some();
+        block.mark(tick, (!apart && random == 0).then(|| self.plan.versions.get(0)));
         if !lent {
             block.fill_tick(column::FLAGS, tick, rows, Flags::VALID);
         }
         block.columns[column::FLAGS].values_mut::<Flags>()[frames][..random].fill(Flags::RANDOM);
-        // A Step stage that wrote the frames took the first policy's for all rows.
-        if !lent || self.plan.versions.iter().nth(1).is_some() {
+        if apart {
             for (slots, version) in self.plan.versions.runs(rows) {
                 block.fill_slots(column::VERSION, tick * rows + slots.start..tick * rows + slots.end, version);
             }

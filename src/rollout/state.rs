@@ -5,7 +5,7 @@ use std::{any::Any, collections::VecDeque};
 use bevy_ecs::prelude::*;
 
 use super::{
-    block::{Block, Layout},
+    block::Block,
     column::{ComponentSource, ExtraSource},
     record::are_in_order,
     trajectories::TrajectoryPool,
@@ -202,9 +202,9 @@ pub(crate) fn with_rollout<T: Task, R>(
 }
 
 impl<T: Task> Recording<T> for Rollout<T> {
-    fn lend(&mut self, slots: &[Slot]) -> Option<FrameSlots<'_, T>> {
+    fn lend(&mut self, slots: &[Slot], version: u64) -> Option<FrameSlots<'_, T>> {
         let lends = self.lends && self.in_order && self.tick < self.ticks && are_in_order(slots, self.rows);
-        let lent = self.block.as_mut().filter(|_| lends)?.frame_slots(self.tick, self.rows);
+        let lent = self.block.as_mut().filter(|_| lends)?.frame_slots(self.tick, self.rows, version);
         self.lent = lent.is_some();
         lent
     }
@@ -250,8 +250,7 @@ impl<T: Task> Rollout<T> {
 
     /// Begins a rollout of `ticks` ticks of `rows` in `block`; tick 0 takes the present observations.
     pub(crate) fn begin(&mut self, world: &World, mut block: Box<Block<T>>, rows: &[RowIndex], ticks: usize) {
-        block.shape(&self.columns.specs, Layout::TimeMajor { ticks, rows: rows.len() });
-        block.rows.extend_from_slice(rows);
+        block.begin(&self.columns.specs, ticks, rows);
         self.rows = rows.len();
         self.ticks = ticks;
         self.tick = 0;

@@ -146,3 +146,35 @@ fn a_fault_across_batches_ends_the_episode_that_is_out() {
     assert_eq!(first.end.truncation(), Some(Truncation::Fault));
     assert_ne!(log.frames[3].id, log.frames[2].id);
 }
+
+#[test]
+fn an_arena_keeps_nothing_of_the_batch_before() {
+    let builder = tags(script(64, true)).rows(64).frames_per_batch(64 * 20).policy(sampling_network());
+    let mut collector = builder.init_random_frames(100).build().unwrap();
+    let weights = collector.weights().unwrap();
+    let mut next = || {
+        let batch = collector.next().unwrap().unwrap();
+        (batch.flags().to_vec(), batch.versions().to_vec())
+    };
+    let (flags, versions) = next();
+    let lost = 3 * 64 + 5;
+    for (i, flag) in flags.into_iter().enumerate() {
+        let expected = if i == lost {
+            Flags::INVALID
+        } else if i < 100 {
+            Flags::RANDOM
+        } else {
+            Flags::VALID
+        };
+        assert_eq!(flag, expected, "frame {i}");
+    }
+    assert_eq!((versions[lost - 1], versions[lost]), (1, 0));
+    for expected in [1, 1, 2, 3, 3] {
+        if weights.version() < expected {
+            weights.increment_version().unwrap();
+        }
+        let (flags, versions) = next();
+        assert!(flags.iter().all(|flag| *flag == Flags::VALID), "version {expected}");
+        assert!(versions.iter().all(|version| *version == expected), "version {expected}");
+    }
+}
