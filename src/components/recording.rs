@@ -14,8 +14,8 @@ pub(crate) struct RolloutSlot<T: Task>(pub Option<Box<dyn Recording<T>>>);
 /// A rollout that is being written.
 pub(crate) trait Recording<T: Task>: Any + Send + Sync {
     /// Lends the slots of the running tick's frames of the rows `slots`, which are one table; none if Record shall write
-    /// them. Who takes them writes them all, as frames of weights `version`.
-    fn lend(&mut self, slots: &[Slot], version: u64) -> Option<FrameSlots<'_, T>>;
+    /// them. Who takes them writes them all, as frames of weights `version`; `split` says on several threads.
+    fn lend(&mut self, slots: &[Slot], version: u64, split: bool) -> Option<FrameSlots<'_, T>>;
 }
 
 /// The slots of a tick's frames in the columns that every rollout has, one a row. A Step stage that writes them itself,

@@ -74,35 +74,26 @@ impl<E: Env> Tick<'_, E> {
             return self.start_failed(&mut strip, at, payload);
         }
         let (panicked, message) = (at.row.get() as usize, panic_message(payload));
-        if self.settings.rebuild.is_wanted() {
-            self.step_on(strip, at, panicked, &message);
-            return true;
-        }
-        self.report.fail(strip.rows[panicked].0, self.error("step", message, &strip, panicked));
-        // The rows before it go on: one of them may have an error of its own, and the lowest row's is the one that counts,
-        // however rows are spread over threads.
-        self.finish_guarded(&mut strip.part(0..panicked), at);
-        false
-    }
-
-    /// Goes on behind a panic in a step: row by row, so that those behind have their turn.
-    fn step_on(&self, mut strip: Rows<'_, E>, at: &Place, panicked: usize, message: &str) {
-        for i in 0..strip.envs.len() {
+        let wanted = self.settings.rebuild.is_wanted();
+        // Row by row. If this ends the tick, those before go on as well: one of them may have an error of its own, and the
+        // lowest row's is the one that counts, however rows are spread over threads.
+        for i in 0..if wanted { strip.envs.len() } else { panicked + 1 } {
             let mut row = strip.split_off(1);
             if i > panicked {
                 self.guarded(row);
             } else if row.ends[0] != End::IDLE {
                 settle(self, &mut row);
                 self.finish_guarded(&mut row, at);
-            } else {
+            } else if wanted || i == panicked {
                 // An environment that steps many rows side by side may lose some together.
-                at.stepped(1);
+                at.stepped(usize::from(wanted));
                 row.ends[0] = End::RUNNING;
-                let error = self.error("step", message.into(), &row, 0);
+                let error = self.error("step", message.clone(), &row, 0);
                 self.lose(&mut row, vec![(0, error)]);
                 self.close(&mut row);
             }
         }
+        wanted
     }
 
     /// Finishes rows that were stepped. Whether the rows behind are to be stepped.
@@ -121,6 +112,9 @@ impl<E: Env> Tick<'_, E> {
         let (i, call, mut faults) = (at.row.get() as usize, at.call.get(), at.faults.take());
         faults.push((i, self.error(call, panic_message(payload), rows, i)));
         let wanted = self.settings.rebuild.is_wanted();
+        if call == "reset" {
+            self.find_broken(rows, i, &mut faults);
+        }
         if wanted {
             self.start_others(rows, i, call, &mut faults);
         }
@@ -132,9 +126,6 @@ impl<E: Env> Tick<'_, E> {
     /// Goes on behind a panic of row `panicked` in a reset or a mask: the rows have their turn that have not had it.
     fn start_others(&self, rows: &mut Rows<'_, E>, panicked: usize, call: &str, faults: &mut Vec<(usize, Error)>) {
         let resets = call == "reset";
-        if resets {
-            self.find_broken(rows, panicked, faults);
-        }
         for i in 0..rows.envs.len() {
             let begun = match i.cmp(&panicked) {
                 Ordering::Greater if resets && rows.ends[i].done() => {

@@ -104,6 +104,8 @@ fn step<E: Env, F: ArchetypeFilter>(
     {
         let all = plan.active == u32::MAX || slots.iter().all(|slot| slot.0 < plan.active);
         let all = all && matches!(plan.cut_from, 0 | u32::MAX);
+        let least = plan.parallelism.step_rows;
+        let split = plan.parallelism.splits(slots.len(), least);
         let chunk = Rows {
             envs: envs.bypass_change_detection(),
             streams: streams.bypass_change_detection(),
@@ -117,11 +119,14 @@ fn step<E: Env, F: ArchetypeFilter>(
             masks: ActionMask::values_mut(written.2.bypass_change_detection()),
             rewards: rewards.bypass_change_detection(),
             ends: ends.bypass_change_detection(),
-            frames: if all { rollout.as_mut().and_then(|rollout| rollout.lend(slots, tick.version)) } else { None },
+            frames: if all {
+                rollout.as_mut().and_then(|rollout| rollout.lend(slots, tick.version, split))
+            } else {
+                None
+            },
         };
         if all {
-            let least = plan.parallelism.step_rows;
-            let least = if plan.parallelism.splits(slots.len(), least) { least } else { usize::MAX };
+            let least = if split { least } else { usize::MAX };
             Threads::enter(plan.threads.as_ref(), || tick.spread(chunk, least));
         } else {
             tick.step_some(chunk, slots, plan);

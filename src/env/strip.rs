@@ -110,10 +110,8 @@ fn step_all<E: Env>(tick: &Tick<'_, E>, rows: &mut Rows<'_, E>, at: &Place, clip
         Some(frames) => (&mut frames.observations[..n], &mut frames.rewards[..n]),
         None => (&mut rows.observations[..n], &mut rows.rewards[..n]),
     };
-    if tick.settings.rebuild.is_wanted() {
-        // So that a panic shows which rows have an outcome.
-        ends.fill(End::IDLE);
-    }
+    // So that a panic shows which rows have an outcome.
+    ends.fill(End::IDLE);
     let action = |i| {
         at.at(i);
         clip(&actions[i])

@@ -140,7 +140,7 @@ impl Cells {
     /// # Safety
     /// Nobody reads or writes those bytes of the column meanwhile.
     pub(super) unsafe fn scatter(&self, column: usize, size: usize, at: usize, from: &[u8], source: Run) {
-        assert!(source.end() * size <= from.len(), "values that are there");
+        assert!(source.end().checked_mul(size).is_some_and(|end| end <= from.len()), "values that are there");
         let to = self.place(column, size, Run { first: at, step: 1, len: source.len });
         // SAFETY: both bounds were checked, and the caller says that the place is ours alone.
         unsafe { copy(from.as_ptr().add(source.first * size), source.step, to, 1, size, source.len) };

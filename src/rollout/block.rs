@@ -148,6 +148,7 @@ impl<T: Task> Block<T> {
         self.columns.iter().map(Bytes::capacity).sum::<usize>()
             + self.finals.capacity() * size_of::<Final<T::Observation>>()
             + self.trajectories.capacity() * size_of::<Trajectory>()
+            + self.uniform.capacity() * size_of::<Option<u64>>()
             + self.states.memory()
     }
 
@@ -179,10 +180,17 @@ impl<T: Task> Block<T> {
         self.columns[column::VERSION].values()
     }
 
-    /// The slots of the frames of `tick`, unless they are written past the caches. Those of flags and versions are left out
+    /// The slots of the frames of `tick`, unless one thread writes them past the caches: each of several writes its own, as
+    /// what one of them stepped is slow to reach for another. Those of flags and versions are left out
     /// if they hold already what valid frames of `version` have.
-    pub(crate) fn frame_slots(&mut self, tick: usize, rows: usize, version: u64) -> Option<FrameSlots<'_, T>> {
-        if self.writer.past_caches() {
+    pub(crate) fn frame_slots(
+        &mut self,
+        tick: usize,
+        rows: usize,
+        version: u64,
+        split: bool,
+    ) -> Option<FrameSlots<'_, T>> {
+        if self.writer.past_caches() && !split {
             return None;
         }
         let frames = tick * rows..(tick + 1) * rows;

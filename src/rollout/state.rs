@@ -202,9 +202,9 @@ pub(crate) fn with_rollout<T: Task, R>(
 }
 
 impl<T: Task> Recording<T> for Rollout<T> {
-    fn lend(&mut self, slots: &[Slot], version: u64) -> Option<FrameSlots<'_, T>> {
+    fn lend(&mut self, slots: &[Slot], version: u64, split: bool) -> Option<FrameSlots<'_, T>> {
         let lends = self.lends && self.in_order && self.tick < self.ticks && are_in_order(slots, self.rows);
-        let lent = self.block.as_mut().filter(|_| lends)?.frame_slots(self.tick, self.rows, version);
+        let lent = self.block.as_mut().filter(|_| lends)?.frame_slots(self.tick, self.rows, version, split);
         self.lent = lent.is_some();
         lent
     }

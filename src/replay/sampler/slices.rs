@@ -136,9 +136,9 @@ impl List {
 const BURST: usize = MADE / 2;
 
 /// Asks the memory for the records of the next picks.
-fn fetch_records(view: &View<'_>, draws: &mut Draws) {
+fn fetch_records(view: &View<'_>, draws: &mut Draws, picks: usize) {
     let all = view.trajectories();
-    for bits in draws.ahead().iter().step_by(2) {
+    for bits in draws.ahead().iter().step_by(2).take(picks) {
         if let Some(record) = all.get(below(*bits, all.len() as u64) as usize) {
             fetch(std::slice::from_ref(view.trajectory(*record)));
         }
@@ -154,7 +154,7 @@ impl Draw for Slicer {
         self.records.clear();
         for i in 0..n {
             if i % BURST == 0 && self.options.weighting == Weighting::Trajectories {
-                fetch_records(view, draws);
+                fetch_records(view, draws, n - i);
             }
             let (record, pick) = match self.options.weighting {
                 Weighting::Trajectories => self.by_trajectory(view, draws)?,
