@@ -6,7 +6,11 @@
 #[path = "learner/mod.rs"]
 mod learner;
 
-use std::{path::PathBuf, process::ExitCode};
+use std::{
+    path::PathBuf,
+    process::ExitCode,
+    sync::atomic::{AtomicBool, Ordering::Relaxed},
+};
 
 use candle_core::{DType, Device, Tensor};
 use candle_nn::loss::cross_entropy;
@@ -16,7 +20,7 @@ use gleaner::{
     prelude::*,
     replay::{Capacity, Replay, ReplayConfig, Sample, Sampler, sampler::WithoutReplacement},
 };
-use learner::{Adam, Mlp, Result, evaluate, matrix};
+use learner::{Adam, Mlp, Result, evaluate, matrix, stop_on_ctrl_c};
 
 fn main() -> ExitCode {
     learner::exit_code(Args::parse().run())
@@ -52,11 +56,16 @@ const NAMES: [&str; 3] = ["actor.0", "actor.2", "action"];
 
 impl Args {
     fn run(&self) -> Result<()> {
+        // Ctrl-C reaches all processes: the running phase keeps what it has, and no other one begins.
+        let stop = stop_on_ctrl_c()?;
         match self.phase {
-            Some(Phase::Collect) => self.collect(),
-            Some(Phase::Train) => self.train(),
+            Some(Phase::Collect) => self.collect(&stop),
+            Some(Phase::Train) => self.train(&stop),
             Some(Phase::Evaluate) => self.evaluate().map(|mean| println!("evaluation mean return: {mean:.1}")),
-            None => [Phase::Collect, Phase::Train, Phase::Evaluate].into_iter().try_for_each(|phase| self.start(phase)),
+            None => [Phase::Collect, Phase::Train, Phase::Evaluate]
+                .into_iter()
+                .take_while(|_| !stop.load(Relaxed))
+                .try_for_each(|phase| self.start(phase)),
         }
     }
 
@@ -72,7 +81,7 @@ impl Args {
     }
 
     /// Whole episodes of a policy that Stable-Baselines3 trained, into a file.
-    fn collect(&self) -> Result<()> {
+    fn collect(&self, stop: &AtomicBool) -> Result<()> {
         std::fs::create_dir_all(&self.out)?;
         let assets = concat!(env!("CARGO_MANIFEST_DIR"), "/assets");
         let names = NameMap::from_ron_file(format!("{assets}/names/stable_baselines3.ron"))?;
@@ -87,7 +96,7 @@ impl Args {
             .replay_write_mode(ReplayWriteMode::Trajectory)
             .seed(self.seed)
             .build()?;
-        for receipt in collector.receipts() {
+        for receipt in collector.receipts().take_while(|_| !stop.load(Relaxed)) {
             receipt?;
         }
         replay.save(self.file(), &[])?;
@@ -101,14 +110,14 @@ impl Args {
     }
 
     /// Clones what the file's episodes did.
-    fn train(&self) -> Result<()> {
+    fn train(&self, stop: &AtomicBool) -> Result<()> {
         let replay = self.buffer()?;
         replay.load(self.file(), &mut [])?;
         let clone = Mlp::new(&[4, 64, 64, 2], self.seed)?.named(&NAMES);
         let mut optimizer = Adam::new(clone.vars(), 1.0)?;
         let mut sampler =
             replay.sampler().sampling(WithoutReplacement::default()).batch_size(256).seed(self.seed).build()?;
-        for epoch in 1..=if self.quick { 2 } else { 5 } {
+        for epoch in (1..=if self.quick { 2 } else { 5 }).take_while(|_| !stop.load(Relaxed)) {
             let loss = train_epoch(&mut sampler, &clone, &mut optimizer)?;
             println!("epoch {epoch}: mean loss {loss:.3}");
         }

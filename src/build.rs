@@ -17,7 +17,10 @@ use crate::{
     memory,
     plugin::{self, InstallActing, TaskParts},
     policies::Seat,
-    policy::{self, Actor, Duty, Policies, Policy, plan::Plan},
+    policy::{
+        self, Actor, Duty, Policies, Policy,
+        plan::{Exploration, Plan},
+    },
     replay::Replay,
     replay_writer::ReplayWriter,
     rollout::{ArenaPool, Assembly, Columns, Rollout, TrajectoryPool},
@@ -92,6 +95,7 @@ pub(crate) fn build_rows<T: Task>(parts: Build<T>, share: Share) -> Result<Colle
     schedule.set_apply_final_deferred(!setup.is_empty());
     let policies = policies.by_number();
     check_overlap(&config, &policies, &*stepper)?;
+    check_random(&config, &policies)?;
     check_faults(&config, &*stepper)?;
     let plans = plans(&policies)?;
     let columns = columns(&mut world, &config, &policies, &plans, &extras)?;
@@ -188,6 +192,22 @@ fn check_overlap<T: Task>(
     }
     if config.executor == Executor::SingleThreaded {
         tracing::warn!("overlap Two: lanes take turns on one thread; they overlap with executor MultiThreaded");
+    }
+    Ok(())
+}
+
+/// Whether gleaner may choose actions, if it shall.
+fn check_random<T: Task>(config: &CollectorConfig, policies: &[(Range<u32>, Policy<T>)]) -> Result<(), Error> {
+    let asked = if config.init_random_frames > 0 {
+        "init_random_frames"
+    } else if config.exploration == Exploration::Random {
+        "exploration"
+    } else {
+        return Ok(());
+    };
+    if policies.iter().any(|(_, policy)| policy.is_system()) {
+        let reason = format!("a host's system chooses all actions, the random ones too; leave {asked} out");
+        return Err(Error::Conflict { first: asked, second: "policy", reason });
     }
     Ok(())
 }

@@ -16,7 +16,7 @@ use crate::{
     stats::{Monitor, Stats},
     task::Task,
     weights::{Models, WeightsHandle},
-    workers::{Crew, Job, Made, Stopped, until},
+    workers::{Crew, Job, Made, Patience, Stopped, until},
 };
 
 /// How often a wait looks whether it is over.
@@ -233,7 +233,7 @@ impl<T: Task> Running<T> {
         deadline: Duration,
         work: impl FnOnce(&mut Driver<T>) -> R + Send + 'static,
     ) -> Result<R, Error> {
-        let answer = self.crew.call(0, work).wait(until(deadline));
+        let answer = self.crew.call(0, work).wait(&mut Patience::new(deadline));
         answer.or_else(|_| {
             self.stopped()?;
             Err(Error::Timeout { what: "an answer of the collector's thread", deadline })

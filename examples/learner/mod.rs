@@ -26,7 +26,7 @@ mod tests;
 mod train;
 
 pub use chart::Curve;
-pub use command_line::exit_code;
+pub use command_line::{exit_code, stop_on_ctrl_c};
 pub use dqn::{Dqn, DqnConfig};
 pub use evaluate::evaluate;
 pub use frames::matrix;

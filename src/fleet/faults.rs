@@ -12,7 +12,7 @@ use crate::{
     error::Error,
     stats::{Monitor, Watched},
     task::Task,
-    workers::until,
+    workers::Patience,
 };
 
 /// Whether an error is a worker's, so that the policy says what is done.
@@ -123,7 +123,7 @@ impl<T: Task> ThreadFleet<T> {
         };
         let token = Arc::default();
         let thread = Arc::downgrade(&token);
-        let (member, critic) = self.crew.replace(worker, life, make, token, until(self.deadline))?;
+        let (member, critic) = self.crew.replace(worker, life, make, token, Patience::new(self.deadline))?;
         if let (Some(critics), Some(critic)) = (&self.critics, critic) {
             critics.replace(worker, critic);
         }

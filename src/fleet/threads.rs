@@ -24,11 +24,8 @@ use crate::{
     rollout::{Block, Merge, Rollout},
     stats::Monitor,
     task::Task,
-    workers::{Crew, Parcel, Reply, Stopped, open, until},
+    workers::{Crew, LOOK, Parcel, Patience, Reply, Stopped, open, until},
 };
-
-/// Longest time after which a thread that ended without a word is noticed.
-const LOOK: Duration = Duration::from_millis(100);
 
 /// What the workers of a rollout share.
 pub(super) struct Common<T: Task> {
@@ -162,20 +159,20 @@ impl<T: Task> Fleet<T> for ThreadFleet<T> {
         self.common.stop.store(false, Relaxed);
         self.common.finished.store(0, Relaxed);
         self.common.lock().merge = Some((self.round, Merge::begin(rollout, block, rows, ticks)));
-        let deadline = until(self.deadline);
+        let mut patience = Patience::new(self.deadline);
         let replies: Vec<_> =
             share.into_iter().map(|(worker, left)| (worker, self.order_roll(worker, ticks, left))).collect();
         let (mut error, mut lost) = (None, Vec::new());
         for (worker, reply) in replies {
-            // With an error the others' frames are of no use.
-            let until = if error.is_some() { Instant::now() } else { deadline };
-            let Err(failed) = reply.wait(until).flatten() else { continue };
+            let Err(failed) = reply.wait(&mut patience).flatten() else { continue };
             if error.is_none() {
                 lost.push(self.members[worker].rows.clone());
                 error = self.lose(front, worker, failed).err();
             }
             if error.is_some() {
                 self.common.stop.store(true, Relaxed);
+                // The others' frames are of no use.
+                patience = Patience::new(Duration::ZERO);
             }
         }
         let merge = self.common.lock().merge.take();
@@ -253,12 +250,12 @@ impl<T: Task> Fleet<T> for ThreadFleet<T> {
     }
 
     fn send(&self, errands: Vec<(usize, Errand<T>)>) -> Result<Vec<Parcel>, Error> {
-        let deadline = until(self.deadline);
+        let mut patience = Patience::new(self.deadline);
         let call = |(worker, errand): (usize, Errand<T>)| {
             self.crew.call(worker, move |child: &mut Child<T>| errand(&mut child.collector))
         };
         let replies: Vec<_> = errands.into_iter().map(call).collect();
-        replies.into_iter().map(|reply| reply.wait(deadline)).collect()
+        replies.into_iter().map(|reply| reply.wait(&mut patience)).collect()
     }
 
     fn set_producing(&mut self, on: bool) {

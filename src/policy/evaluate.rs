@@ -70,8 +70,10 @@ impl Loaded {
         let (weights, normalizer) = shared.newest.lock().unwrap_or_else(PoisonError::into_inner).clone();
         if !std::ptr::eq(self.weights.as_ptr(), &*weights) {
             network.load(&weights)?;
-            (self.weights, self.normalizer) = (Arc::downgrade(&weights), normalizer);
+            self.weights = Arc::downgrade(&weights);
         }
+        // The same weights may be published again, with newer statistics.
+        self.normalizer = normalizer;
         Ok((&mut **network, self.normalizer.as_ref()))
     }
 }

@@ -82,7 +82,8 @@ impl<T: Task> Policy<T> {
     }
 
     /// A system of the host's, in [`CollectSystems::Infer`](crate::schedule::CollectSystems::Infer), that writes
-    /// [`Action<T>`](crate::components::Action). Its actions are checked against the space.
+    /// [`Action<T>`](crate::components::Action) of every row; where a host owns the environments, in
+    /// [`CollectSystems::Respond`](crate::schedule::CollectSystems::Respond). Its actions are checked against the space.
     pub fn system() -> Self {
         Self::of(PolicyKind::System, false)
     }

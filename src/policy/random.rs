@@ -6,7 +6,7 @@ use pulp::{Arch, Simd, WithSimd};
 use crate::{
     components::{EpisodeStep, Masks},
     data::{Dtype, Field},
-    seed::{self, Streams},
+    seed::{self, Stream, Streams},
     space::Space,
     task::Task,
 };
@@ -29,8 +29,14 @@ pub fn random_actions<T: Task>(
         let actions = cast_slice_mut(actions);
         return Arch::new().dispatch(Uniform { n: *n, streams, actions });
     }
+    let elements: usize = fields.iter().map(Field::len).sum();
     for (row, action) in actions.iter_mut().enumerate() {
-        space.sample(&mut streams.row(row), bytes_of_mut(action), fields, masks.row(row));
+        let mut stream = streams.row(row);
+        if elements > seed::DRAWS_PER_FRAME as usize {
+            // A draw an element, and the frame has fewer: its first one is the key of a stream of its own.
+            stream = Stream::from_key(stream.pair(), stream.episode(), 0);
+        }
+        space.sample(&mut stream, bytes_of_mut(action), fields, masks.row(row));
     }
 }
 
@@ -127,6 +133,19 @@ mod tests {
         }
     }
 
+    struct Wide;
+    impl Task for Wide {
+        type Observation = f32;
+        type Action = [f32; 100];
+        type Mask = ();
+        fn observation_space() -> Space {
+            Space::unbounded(1)
+        }
+        fn action_space() -> Space {
+            Space::uniform(0.0, 1.0, 100)
+        }
+    }
+
     fn columns(rows: usize) -> (Vec<ActionKey>, Vec<Episode>, Vec<EpisodeStep>) {
         let key = |row: usize| ActionKey(seed::Seed(9).row_key(row as u32, seed::Purpose::Action));
         let steps = (0..rows).map(|row| EpisodeStep((row as u32).wrapping_mul(0x0123_4567)));
@@ -174,5 +193,25 @@ mod tests {
         random_actions::<Arm>(&Arm::action_space(), &fields, Masks::new::<()>(&[]), &streams, &mut actions);
         assert!(actions.iter().flatten().all(|x| (-2.0..3.0).contains(x)));
         assert!(actions.iter().flatten().any(|x| *x < -1.5) && actions.iter().flatten().any(|x| *x > 2.5));
+    }
+
+    #[test]
+    fn no_draw_serves_two_frames_however_wide_their_actions_are() {
+        let (keys, episodes) = (vec![ActionKey([3, 4]); 4], vec![Episode(7); 4]);
+        let steps: Vec<_> = (0..4).map(EpisodeStep).collect();
+        let streams = Streams::new(&keys, &episodes, &steps);
+        let mut actions = vec![[0.0; 100]; 4];
+        random_actions::<Wide>(
+            &Wide::action_space(),
+            &<[f32; 100]>::fields(),
+            Masks::new::<()>(&[]),
+            &streams,
+            &mut actions,
+        );
+        let mut all: Vec<_> = actions.iter().flatten().map(|x| x.to_bits()).collect();
+        all.sort_unstable();
+        all.dedup();
+        // A few of 24 bits may be equal by chance.
+        assert!(all.len() > 395, "{} of 400 differ", all.len());
     }
 }

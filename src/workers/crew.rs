@@ -12,7 +12,8 @@ use std::{
 use crossbeam_channel::{Receiver, RecvTimeoutError, Sender, bounded, unbounded};
 
 use super::{
-    Parcel, open,
+    Parcel, Patience, open,
+    patience::awake,
     thread::{Call, Delivery, Job, Order, Panicked, Post, guarded},
 };
 use crate::error::Error;
@@ -86,15 +87,15 @@ struct Pending {
 }
 
 impl<R: 'static> Reply<R> {
-    /// Waits for the answer. Errors: [`Error::Worker`] if the worker ended or the deadline is over.
-    pub(crate) fn wait(self, deadline: Instant) -> Result<R, Error> {
-        self.0.wait(deadline).map(|answer| open(answer))
+    /// Waits for the answer. Errors: [`Error::Worker`] if the worker ended or the patience did.
+    pub(crate) fn wait(self, patience: &mut Patience) -> Result<R, Error> {
+        self.0.wait(patience).map(|answer| open(answer))
     }
 }
 
 impl Pending {
-    fn wait(self, deadline: Instant) -> Result<Parcel, Error> {
-        self.answer.recv_deadline(deadline).map_err(|error| match error {
+    fn wait(self, patience: &mut Patience) -> Result<Parcel, Error> {
+        patience.wait(&self.answer).map_err(|error| match error {
             RecvTimeoutError::Timeout => Error::worker(self.worker, "it did not answer before the deadline"),
             RecvTimeoutError::Disconnected => {
                 // The call unwinds before the thread can say why.
@@ -135,7 +136,7 @@ impl<J: Job> Crew<J> {
         life: u32,
         make: impl FnOnce() -> Result<(J, R), Error> + Send + 'static,
         token: Arc<()>,
-        deadline: Instant,
+        mut patience: Patience,
     ) -> Result<R, Error> {
         let (tell, told) = bounded(1);
         let make = move || -> Option<Box<dyn Job>> {
@@ -150,7 +151,7 @@ impl<J: Job> Crew<J> {
         };
         let next = Worker::start(worker, life, Box::new(make), token, self.sender.clone())?;
         let late = |_| Error::worker(worker, "its rows were not built before the deadline");
-        let said = told.recv_deadline(deadline).map_err(late)??;
+        let said = patience.wait(&told).map_err(late)??;
         let before = std::mem::replace(&mut self.workers[worker], next);
         let _ = before.orders.send(Order::Stop);
         Ok(said)
@@ -181,7 +182,7 @@ impl<J: Job> Crew<J> {
 
     /// The next thing that any worker sends on its own; none within `patience`.
     pub(crate) fn receive(&self, patience: Duration) -> Option<Delivery> {
-        self.items.recv_timeout(patience).ok()
+        awake(&self.items).ok().or_else(|| self.items.recv_timeout(patience).ok())
     }
 
     /// Why a worker's thread does not run any more; none if it does.

@@ -4,6 +4,7 @@
 //! costs an item. All waits of the owner have deadlines; a thread that is stuck in user code is detached and counted.
 
 mod crew;
+mod patience;
 mod thread;
 
 use std::{
@@ -12,6 +13,7 @@ use std::{
 };
 
 pub(crate) use crew::{Crew, Reply, Stopped};
+pub(crate) use patience::{LOOK, Patience};
 pub(crate) use thread::{Job, Made};
 
 /// What goes through channels. In a box, so that these and the threads are compiled once, whatever the work is about.

@@ -38,6 +38,10 @@ fn soon() -> Instant {
     Instant::now() + Duration::from_secs(60)
 }
 
+fn patient() -> Patience {
+    Patience::new(LONG)
+}
+
 const LONG: Duration = Duration::from_secs(60);
 
 /// Whose item it is, and what; none for the end.
@@ -57,7 +61,7 @@ fn items_come_in_order_and_then_the_end() {
     }
     assert_eq!(own, [vec![Some(1), Some(2), Some(3), None], vec![Some(1), Some(2), None]]);
     // It waits for orders again.
-    assert_eq!(crew.call(0, |job| std::mem::replace(&mut job.end, 4)).wait(soon()).unwrap(), 3);
+    assert_eq!(crew.call(0, |job| std::mem::replace(&mut job.end, 4)).wait(&mut patient()).unwrap(), 3);
     crew.produce(0, true);
     assert_eq!(next(&crew), (0, Some(4)));
     assert_eq!(crew.stop(soon()).len(), 2);
@@ -69,9 +73,9 @@ fn an_order_costs_no_item_and_does_not_wait_for_room() {
     let crew = crew(&[u32::MAX], u32::MAX, 1);
     crew.produce(0, true);
     // One item waits in the channel, the next one in the worker's hands.
-    while crew.call(0, |job| job.next).wait(soon()).unwrap() < 2 {}
+    while crew.call(0, |job| job.next).wait(&mut patient()).unwrap() < 2 {}
     crew.produce(0, false);
-    assert_eq!(crew.call(0, |job| job.next).wait(soon()).unwrap(), 2);
+    assert_eq!(crew.call(0, |job| job.next).wait(&mut patient()).unwrap(), 2);
     assert_eq!([next(&crew), next(&crew)], [(0, Some(1)), (0, Some(2))]);
     assert!(crew.receive(Duration::from_millis(20)).is_none());
     crew.produce(0, true);
@@ -86,10 +90,10 @@ fn a_panic_is_told_in_order_and_ends_the_thread() {
     let told = crew.receive(LONG).unwrap();
     let error = told.item.unwrap().unwrap_err().to_string();
     assert!(told.worker == 0 && error.contains("a bad number"), "{error}");
-    let error = crew.call(0, |job| job.next).wait(soon()).unwrap_err().to_string();
+    let error = crew.call(0, |job| job.next).wait(&mut patient()).unwrap_err().to_string();
     assert!(error.contains("worker 0") && error.contains("a bad number"), "{error}");
     let reply = crew.call(1, |_| panic!("a bad call"));
-    assert!(reply.wait(soon()).map(|(): ()| ()).is_err());
+    assert!(reply.wait(&mut patient()).map(|(): ()| ()).is_err());
     while crew.death(1).is_none() {
         std::thread::yield_now();
     }
@@ -100,13 +104,13 @@ fn a_panic_is_told_in_order_and_ends_the_thread() {
 #[test]
 fn one_that_failed_is_not_told_to_go_on() {
     let crew = crew(&[u32::MAX], u32::MAX, 1);
-    crew.call(0, |job| job.next = 77).wait(soon()).unwrap();
+    crew.call(0, |job| job.next = 77).wait(&mut patient()).unwrap();
     crew.produce(0, true);
     // It waits for room, or has it, when the order comes.
     crew.produce(0, true);
     assert!(crew.receive(LONG).unwrap().item.unwrap().is_err());
     crew.produce(0, true);
-    assert_eq!(crew.call(0, |job| job.next).wait(soon()).unwrap(), 78);
+    assert_eq!(crew.call(0, |job| job.next).wait(&mut patient()).unwrap(), 78);
     assert!(crew.receive(Duration::from_millis(20)).is_none());
 }
 
@@ -117,7 +121,7 @@ fn one_is_replaced_and_what_it_sends_is_told_apart() {
     assert_eq!(crew.receive(LONG).unwrap().life, 0);
     let token = Arc::new(());
     let make = || Ok((Counter { next: 100, end: 200, bad: u32::MAX }, "made"));
-    assert_eq!(crew.replace(0, 1, make, token.clone(), soon()).unwrap(), "made");
+    assert_eq!(crew.replace(0, 1, make, token.clone(), patient()).unwrap(), "made");
     crew.produce(0, true);
     let first = std::iter::from_fn(|| crew.receive(LONG)).find(|delivery| delivery.life == 1).unwrap();
     assert_eq!(open::<u32>(first.item.unwrap().unwrap()), 101);
@@ -128,22 +132,24 @@ fn one_is_replaced_and_what_it_sends_is_told_apart() {
 #[test]
 fn what_cannot_take_a_place_leaves_it_as_it_was() {
     let mut crew = crew(&[9], u32::MAX, 1);
-    let mut failed = |make: Box<dyn FnOnce() -> Result<(Counter, ()), Error> + Send>, deadline| {
-        crew.replace(0, 1, make, Arc::default(), deadline).unwrap_err().to_string()
+    let mut failed = |make: Box<dyn FnOnce() -> Result<(Counter, ()), Error> + Send>, patience| {
+        crew.replace(0, 1, make, Arc::default(), patience).unwrap_err().to_string()
     };
     let refused = || Err(Error::worker(0, "no such level"));
-    assert!(failed(Box::new(refused), soon()).contains("no such level"));
-    assert!(failed(Box::new(|| panic!("a bad number")), soon()).contains("it panicked: a bad number"));
+    assert!(failed(Box::new(refused), patient()).contains("no such level"));
+    assert!(failed(Box::new(|| panic!("a bad number")), patient()).contains("it panicked: a bad number"));
     let (send, held) = crossbeam_channel::bounded::<()>(0);
     let begin = Instant::now();
     let hangs = move || {
         let _ = held.recv();
         Ok((Counter { next: 100, end: 200, bad: u32::MAX }, ()))
     };
-    assert!(failed(Box::new(hangs), begin + Duration::from_millis(10)).contains("not built before the deadline"));
+    assert!(
+        failed(Box::new(hangs), Patience::new(Duration::from_millis(10))).contains("not built before the deadline")
+    );
     assert!(begin.elapsed() < LONG);
     drop(send);
-    assert_eq!(crew.call(0, |job| job.next).wait(soon()).unwrap(), 0);
+    assert_eq!(crew.call(0, |job| job.next).wait(&mut patient()).unwrap(), 0);
 }
 
 #[test]
@@ -151,7 +157,7 @@ fn one_that_is_stuck_is_left_behind() {
     let mut crew = crew(&[1, 1], u32::MAX, 1);
     let (send, held) = crossbeam_channel::bounded::<()>(0);
     let reply = crew.call(1, move |_| held.recv().is_ok());
-    let error = reply.wait(Instant::now() + Duration::from_millis(10)).unwrap_err().to_string();
+    let error = reply.wait(&mut Patience::new(Duration::from_millis(10))).unwrap_err().to_string();
     assert!(error.contains("worker 1"), "{error}");
     let stopped = crew.stop(Instant::now() + Duration::from_secs(4));
     assert!(matches!(stopped[..], [(0, Stopped::Back(_)), (1, Stopped::Stuck)]));

@@ -10,7 +10,7 @@ use std::{
 
 use crossbeam_channel::{Receiver, RecvTimeoutError, Select, Sender};
 
-use super::Parcel;
+use super::{Parcel, patience::awake};
 use crate::error::{Error, panic_message};
 
 /// Time until a worker that could make nothing tries again.
@@ -91,7 +91,9 @@ impl Post {
             // An idle worker sleeps until there is an order.
             let order = match producing {
                 Producing::Yes => self.orders.recv_timeout(std::mem::take(&mut pause)),
-                Producing::No | Producing::NeverAgain => self.orders.recv().map_err(Into::into),
+                Producing::No | Producing::NeverAgain => {
+                    awake(&self.orders).or_else(|_| self.orders.recv().map_err(Into::into))
+                }
             };
             let next = match order {
                 Ok(order) => self.obey(order, &mut *job, &mut producing),
