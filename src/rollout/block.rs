@@ -64,6 +64,9 @@ pub(crate) struct Final<O> {
     pub observation: O,
 }
 
+/// Rows from which on it is noted what a tick's flags and versions are: with fewer the note is longer than they.
+const NOTED: usize = 64;
+
 /// Columns of frames with what belongs to them.
 pub(crate) struct Block<T: Task> {
     pub layout: Layout,
@@ -81,7 +84,7 @@ pub(crate) struct Block<T: Task> {
     pub states: BlockStates,
     /// By tick of a time-major block: the version that every slot of its column of versions holds, while every slot of
     /// its flags says valid. Few ticks differ from the same one of the rollout that had the block before, and what a tick
-    /// writes is what it waits for.
+    /// writes is what it waits for. Empty for few rows.
     uniform: Vec<Option<u64>>,
     writer: Writer,
 }
@@ -109,7 +112,7 @@ impl<T: Task> Block<T> {
         if self.layout != layout {
             uniform.clear();
         }
-        uniform.resize(ticks, None);
+        uniform.resize(if rows.len() < NOTED { 0 } else { ticks }, None);
         self.shape(specs, layout);
         self.rows.extend_from_slice(rows);
         self.uniform = uniform;
@@ -194,7 +197,7 @@ impl<T: Task> Block<T> {
             return None;
         }
         let frames = tick * rows..(tick + 1) * rows;
-        let held = self.uniform.get_mut(tick)?.take();
+        let held = self.uniform.get_mut(tick).and_then(Option::take);
         let marked = if held == Some(version) { frames.start..frames.start } else { frames.clone() };
         let [observations, actions, rewards, ends, steps, ids, flags, versions] = self.columns.first_chunk_mut()?;
         Some(FrameSlots {
