@@ -7,7 +7,7 @@ use crate::support::{Ending, Script, Seen, Tag, tags};
 use gleaner::{
     components::Truncation,
     policy::{Backend, NetworkSpec, Policy},
-    prelude::{Collector, RewardTransform, Weights},
+    prelude::{Collector, Pendulum, RewardTransform, Weights},
 };
 
 #[test]
@@ -154,4 +154,35 @@ fn a11_processing_leaves_observations_alone() {
         assert_eq!(processed.next_observation(i), batch.next_observation(i));
         assert_eq!(targets[i].resets, batch.observations()[i].resets, "slot {i} looks into another episode");
     }
+}
+
+#[test]
+fn rewards_are_scaled_then_clipped_and_returns_stay_raw() {
+    let collect = |reward| {
+        let builder = Collector::<Pendulum>::builder().rows(16).frames_per_batch(16 * 45).max_frames_per_traj(20);
+        let mut collector = builder.seed(5).reward(reward).build().unwrap();
+        (collector.next().unwrap().unwrap(), collector.stats().episodes)
+    };
+    let (raw, raw_episodes) = collect(RewardTransform::default());
+    assert_eq!(raw.trajectories().len(), 16 * 2);
+    // Rewards of a pendulum are 0 at most; a factor below 0 turns them over.
+    for scale in [0.5, -0.5] {
+        let (batch, episodes) = collect(RewardTransform { scale, clip: Some(2.0) });
+        let expected: Vec<f32> = raw.rewards().iter().map(|reward| (reward * scale).clamp(-2.0, 2.0)).collect();
+        assert_eq!(batch.rewards(), expected);
+        let clipped = expected.iter().filter(|reward| reward.abs() == 2.0).count();
+        assert!((1..expected.len()).contains(&clipped), "{clipped} of {}", expected.len());
+        let returns = |batch: &gleaner::prelude::Batch<Pendulum>| {
+            batch.trajectories().iter().map(|ended| ended.total_reward).collect::<Vec<_>>()
+        };
+        assert_eq!(returns(&batch), returns(&raw));
+        assert_eq!(episodes.mean_return, raw_episodes.mean_return);
+    }
+    for ended in raw.trajectories().iter().filter(|ended| ended.tick == 19) {
+        let row = ended.row.0 as usize;
+        let sum: f32 = (0..20).map(|tick| raw.rewards()[tick * 16 + row]).sum();
+        assert!((ended.total_reward - sum).abs() < 1e-2, "row {row}: {} and {sum}", ended.total_reward);
+    }
+    let mean = raw.trajectories().iter().map(|ended| ended.total_reward).sum::<f32>() / 32.0;
+    assert!((raw_episodes.mean_return.unwrap() - mean).abs() < 1e-2);
 }

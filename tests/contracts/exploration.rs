@@ -1,7 +1,8 @@
 //! How a network's parameters become actions in a collector: epsilon follows the frames acted for, noise follows the
 //! episode, and neither depends on threads or on how batches are cut; actions of every form are recorded as taken.
 
-use bevy_ecs::prelude::Component;
+use crate::support::slow::{Slow, slow};
+use bevy_ecs::prelude::{Component, IntoScheduleConfigs, Query};
 use gleaner::{
     math,
     policy::{
@@ -205,4 +206,36 @@ fn a_mean_that_there_is_not_fails_the_build() {
     assert!(build(HeadSpec::Gaussian { log_std }).is_ok());
     let message = build(HeadSpec::TanhGaussian { log_std }).unwrap_err().to_string();
     assert!(message.contains("exploration is Mean") && message.contains("closed form"), "{message}");
+}
+
+/// Legal, and sums of them are exact.
+fn act([row, episode, t, ..]: [f32; 5]) -> f32 {
+    (row * 8.0 + episode * 4.0 + t) / 256.0 - 0.5
+}
+
+fn act_by_what_is_seen(mut rows: Query<(&mut Action<Slow>, &Observation<Slow>)>) {
+    rows.iter_mut().for_each(|(mut action, seen)| action.0 = act(seen.0));
+}
+
+#[test]
+fn the_actions_of_a_hosts_system_are_acted_on_and_recorded() {
+    for executor in [Executor::SingleThreaded, Executor::MultiThreaded] {
+        let builder = slow(3, |_, _, _| {}).rows(4).frames_per_batch(40).total_frames(120).executor(executor);
+        let builder = builder.policy(Policy::system());
+        let builder = builder.setup(|_, schedule| {
+            schedule.add_systems(act_by_what_is_seen.in_set(CollectSystems::Infer));
+        });
+        let mut frames = 0;
+        for batch in builder.build().unwrap() {
+            let batch = batch.unwrap();
+            for (i, action) in batch.actions().iter().enumerate() {
+                let seen = batch.observations()[i];
+                assert_eq!(*action, act(seen), "slot {i}");
+                // The last number that is seen is the sum of the episode's actions.
+                assert_eq!(batch.next_observation(i)[4], seen[4] + action, "slot {i}");
+            }
+            frames += batch.frames();
+        }
+        assert_eq!(frames, 120);
+    }
 }

@@ -2,10 +2,12 @@
 
 use std::sync::Arc;
 
-use crate::support::{ANY, Call, Ending, Fault, Faulty, Kind, Script, Tag, balance, tags};
+use bevy_ecs::prelude::{IntoScheduleConfigs, Query};
+
+use crate::support::{ANY, Call, Ending, Fault, Faulty, Kind, Script, Seen, Tag, balance, tags};
 use gleaner::{
     policy::Policy,
-    prelude::{Collector, Error, Executor, Rows, Task},
+    prelude::{Action, CollectSystems, Collector, Error, Executor, Observation, Rows, Task},
 };
 
 fn panics(call: Call, row: u32, episode: u32, step: u32) -> Fault {
@@ -171,4 +173,43 @@ fn a_workers_number_is_in_ids_and_errors() {
     assert!(batch.trajectory_ids().iter().all(|id| id.worker() == 3 && id.serial() > 0));
     assert_eq!(collector.worker(), Some(3));
     assert!(matches!(error_of(collector), Error::EnvPanic { worker: 3, row: 1, .. }));
+}
+
+/// The step as an action, and in step 2 of rows from 2 on one that no space allows.
+fn illegal_at_two(seen: &Seen) -> f32 {
+    if seen.row > 2.0 && seen.t == 2.0 { f32::INFINITY } else { seen.t }
+}
+
+/// Four ticks of four rows, for which a host's system acts.
+fn illegal(policy: Policy<Tag>) -> Collector<Tag> {
+    let builder = tags(Script::all(9, Ending::Terminated)).rows(4).frames_per_batch(16).policy(policy);
+    let act = |mut rows: Query<(&mut Action<Tag>, &Observation<Tag>)>| {
+        rows.iter_mut().for_each(|(mut action, seen)| action.0 = illegal_at_two(&seen.0));
+    };
+    builder.setup(move |_, schedule| _ = schedule.add_systems(act.in_set(CollectSystems::Infer))).build().unwrap()
+}
+
+#[test]
+fn an_illegal_action_of_a_hosts_system_is_an_error_that_names_the_row() {
+    let error = error_of(illegal(Policy::system()));
+    assert!(matches!(error, Error::IllegalAction { row: 2, tick: 2, .. }), "{error}");
+    assert!(error.to_string().contains("inf"), "{error}");
+}
+
+#[test]
+fn who_is_trusted_is_not_checked() {
+    let function = || {
+        Policy::function(|seen: &[Seen], _, _, actions: &mut [f32]| {
+            seen.iter().zip(actions).for_each(|(seen, action)| *action = illegal_at_two(seen));
+        })
+    };
+    let build = |policy| tags(Script::all(9, Ending::Terminated)).rows(4).frames_per_batch(16).policy(policy);
+    let error = error_of(build(function()).build().unwrap());
+    assert!(matches!(error, Error::IllegalAction { row: 2, tick: 2, .. }), "{error}");
+    for mut collector in [build(function().trusted()).build().unwrap(), illegal(Policy::system().trusted())] {
+        let batch = collector.next().unwrap().unwrap();
+        let given: Vec<f32> = batch.observations().iter().map(illegal_at_two).collect();
+        assert_eq!(batch.actions(), given);
+        assert_eq!(given.iter().filter(|action| action.is_infinite()).count(), 2);
+    }
 }

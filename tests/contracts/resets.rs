@@ -5,9 +5,10 @@ use std::sync::{Arc, Mutex};
 use crate::support::{Ending, NEVER, Script, Seen, Tag, balance, slow::slow, stamped_network, stamped_weights, tags};
 use gleaner::{
     components::Truncation,
+    env::CartPoleOptions,
     policy::{Exploration, Policy},
-    prelude::{Collector, Error, Rows, Task},
-    seed::{Purpose, Seed},
+    prelude::{CartPole, Collector, Error, Rows, Task},
+    seed::{Purpose, Seed, Stream},
 };
 
 #[test]
@@ -215,4 +216,68 @@ fn a_reset_at_each_iter_ends_all_episodes_of_every_batch() {
     all_end(build.build().unwrap());
     let build = Collector::with_simulator(Tag::simulator(&script, 4)).rows(4).frames_per_batch(12).total_frames(22);
     all_end(build.reset_at_each_iter(true).build().unwrap());
+}
+
+/// Where the episodes of a row began, by the tick.
+fn starts(collector: &mut Collector<CartPole>, row: usize) -> Vec<(usize, [f32; 4])> {
+    let batch = collector.rollout().unwrap();
+    let rows = batch.rows().len();
+    assert_eq!(batch.rows()[row].0 as usize, row);
+    let own = (row..batch.len()).step_by(rows).filter(|i| batch.steps()[*i].0 == 0);
+    own.map(|i| (i / rows, batch.observations()[i])).collect()
+}
+
+#[test]
+fn options_act_on_the_resets_behind_them() {
+    let at = |x| CartPoleOptions { low: x, high: x };
+    for workers in [0, 2] {
+        for row in 0..4 {
+            // Episodes of four ticks, in batches of six.
+            let builder = Collector::<CartPole>::builder().rows(4).frames_per_batch(4 * 6).max_frames_per_traj(4);
+            let builder = if workers > 0 { builder.workers(workers) } else { builder };
+            let mut collector = builder.reset_options(at(0.02)).build().unwrap();
+            assert_eq!(starts(&mut collector, row), [(0, [0.02; 4]), (4, [0.02; 4])], "row {row}");
+            collector.set_reset_options(at(-0.01));
+            assert_eq!(starts(&mut collector, row), [(2, [-0.01; 4])], "row {row}");
+            // All rows stand at a start; this one gets another, for one episode.
+            collector.reset_with(Rows::Some(&[1]), at(0.03)).unwrap();
+            let first = if row == 1 { 0.03 } else { -0.01 };
+            assert_eq!(starts(&mut collector, row), [(0, [first; 4]), (4, [-0.01; 4])], "row {row}");
+        }
+    }
+}
+
+#[test]
+fn default_options_start_elsewhere() {
+    let mut collector = Collector::<CartPole>::builder().rows(4).frames_per_batch(4).build().unwrap();
+    let batch = collector.next().unwrap().unwrap();
+    assert!(batch.observations().iter().flatten().all(|x| (-0.05..0.05).contains(x)));
+    assert_ne!(batch.observations()[0], batch.observations()[1]);
+}
+
+#[test]
+fn a_factory_draws_a_parameter_for_each_row() {
+    const PARAMETERS: u32 = 1 << 20;
+    let parameters = |seed: u64, workers: usize| {
+        let script = Script::all(3, Ending::Terminated);
+        let builder =
+            Collector::with_factory(move |context| Ok(Tag::new(script.clone(), context.stream.below(PARAMETERS))));
+        let builder = builder.rows(4).frames_per_batch(4 * 8).seed(seed);
+        let builder = if workers > 0 { builder.workers(workers) } else { builder };
+        let batch = builder.build().unwrap().next().unwrap().unwrap();
+        // A row tells its number plus one: here the parameter's.
+        let seen: Vec<u32> = batch.observations().iter().map(|seen| seen.row as u32 - 1).collect();
+        assert!((0..seen.len()).all(|i| seen[i] == seen[i % 4]), "episodes of a row differ: {seen:?}");
+        seen[..4].to_vec()
+    };
+    for seed in [3, 4] {
+        let drawn = |row| Stream::new(Seed(seed), row, Purpose::Factory, 0).below(PARAMETERS);
+        let expected: Vec<u32> = (0..4).map(drawn).collect();
+        for workers in [0, 1, 2] {
+            assert_eq!(parameters(seed, workers), expected, "seed {seed}, {workers} workers");
+        }
+    }
+    let drawn = parameters(3, 0);
+    assert_ne!(drawn, parameters(4, 0));
+    assert!((1..4).all(|row| drawn[row] != drawn[0]), "{drawn:?}");
 }
