@@ -7,7 +7,7 @@ use crate::support::{Ending, Script, Seen, Tag, tags};
 use gleaner::{
     components::Truncation,
     policy::{Backend, NetworkSpec, Policy},
-    prelude::{Collector, Pendulum, RewardTransform, Weights},
+    prelude::{Batch, Collector, Pendulum, RewardTransform, Weights},
 };
 
 #[test]
@@ -172,9 +172,8 @@ fn rewards_are_scaled_then_clipped_and_returns_stay_raw() {
         assert_eq!(batch.rewards(), expected);
         let clipped = expected.iter().filter(|reward| reward.abs() == 2.0).count();
         assert!((1..expected.len()).contains(&clipped), "{clipped} of {}", expected.len());
-        let returns = |batch: &gleaner::prelude::Batch<Pendulum>| {
-            batch.trajectories().iter().map(|ended| ended.total_reward).collect::<Vec<_>>()
-        };
+        let returns =
+            |batch: &Batch<Pendulum>| batch.trajectories().iter().map(|ended| ended.total_reward).collect::<Vec<_>>();
         assert_eq!(returns(&batch), returns(&raw));
         assert_eq!(episodes.mean_return, raw_episodes.mean_return);
     }

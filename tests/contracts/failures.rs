@@ -193,7 +193,7 @@ fn illegal(policy: Policy<Tag>) -> Collector<Tag> {
 fn an_illegal_action_of_a_hosts_system_is_an_error_that_names_the_row() {
     let error = error_of(illegal(Policy::system()));
     assert!(matches!(error, Error::IllegalAction { row: 2, tick: 2, .. }), "{error}");
-    assert!(error.to_string().contains("inf"), "{error}");
+    assert!(error.to_string().contains("element 0 is inf"), "{error}");
 }
 
 #[test]

@@ -22,6 +22,7 @@ mod host;
 mod lanes;
 mod layering;
 mod nested;
+mod normalization;
 mod numbers;
 mod policies;
 mod progress;
