@@ -142,7 +142,12 @@ fn stepped(log: &Log, frame: &Frame) -> bool {
                 && other.observation.place().0 == frame.observation.place().0
         };
         let last = tick + 2 == ticks(log, frame.batch);
-        return !last || frame.end.truncation() == Some(Truncation::Fault) || log.frames.iter().any(next);
+        // Behind an end that nobody forced the next episode may have lost its only frame.
+        let (row, resets) = frame.observation.place();
+        let lost = frame.end.done()
+            && frame.end.truncation() != Some(Truncation::ForcedReset)
+            && log.case.script.episode(row, resets) == (1, Ending::Nan);
+        return !last || lost || frame.end.truncation() == Some(Truncation::Fault) || log.frames.iter().any(next);
     }
     let (row, _) = frame.observation.place();
     (slots_before(log, frame.batch) + (tick + 1) * log.case.rows + row as usize) < log.case.total as usize
