@@ -167,26 +167,22 @@ impl<T: Task> Rollout<T> {
         total: &mut EpisodeReturn,
         id: &mut TrajectoryId,
     ) {
-        let frame = self.tick * self.rows + slot as usize;
-        let mut trajectory = Trajectory {
-            id: *id,
-            row,
-            rollout: self.rollout,
-            tick: self.tick as u32,
-            length: step.0,
-            total_reward: total.0,
-            first_version: self.first_versions[slot as usize],
-            last_version: self.plan.versions.of(slot),
-            end,
+        let ending = match end.lost() {
+            None => {
+                if let Some(block) = &mut self.block {
+                    block.finals.push(Final { frame: self.tick * self.rows + slot as usize, observation: last.0 });
+                }
+                Ending { tick: self.tick as u32, last_version: self.plan.versions.of(slot), end, last: last.0 }
+            }
+            Some(reason) => self.ending_before(slot, reason, last.0),
         };
-        let mut last = last.0;
-        if let Some(reason) = end.lost() {
-            self.end_before(slot, reason, &mut trajectory, &mut last);
-        } else if let Some(block) = &mut self.block {
-            block.finals.push(Final { frame, observation: last });
-        }
         // A quarantined first frame leaves an episode without frames: no trajectory.
         if step.0 > 0 {
+            let Ending { tick, last_version, end, last } = ending;
+            let first_version = self.first_versions[slot as usize];
+            let (id, rollout, length, total_reward) = (*id, self.rollout, step.0, total.0);
+            let trajectory =
+                Trajectory { id, row, rollout, tick, length, total_reward, first_version, last_version, end };
             self.end_episode(Ended { slot, last }, trajectory);
         }
         *step = EpisodeStep(0);
@@ -194,14 +190,26 @@ impl<T: Task> Rollout<T> {
         *id = self.next_id();
         self.started.push(slot);
     }
+
     /// The frame is lost: the episode ended at the one before, which may be of the rollout before, a tick before tick 0.
     #[cold]
-    fn end_before(&self, slot: u32, reason: Truncation, trajectory: &mut Trajectory, last: &mut T::Observation) {
-        trajectory.tick = trajectory.tick.wrapping_sub(1);
-        trajectory.last_version = self.previous_versions.of(slot);
-        trajectory.end = End::truncated_by(reason);
-        if let Ok(i) = self.quarantined.binary_search_by_key(&slot, |(slot, _)| *slot) {
-            *last = self.quarantined[i].1;
+    fn ending_before(&self, slot: u32, reason: Truncation, last: T::Observation) -> Ending<T::Observation> {
+        let seen = self.quarantined.binary_search_by_key(&slot, |(slot, _)| *slot);
+        Ending {
+            tick: (self.tick as u32).wrapping_sub(1),
+            last_version: self.previous_versions.of(slot),
+            end: End::truncated_by(reason),
+            last: seen.map_or(last, |i| self.quarantined[i].1),
         }
     }
+}
+
+/// The frame that an episode ended with. By value: what is lent to a call is put together in memory, and copied from there
+/// before it has arrived.
+struct Ending<O> {
+    tick: u32,
+    last_version: u64,
+    end: End,
+    /// What the episode led to.
+    last: O,
 }
