@@ -44,6 +44,18 @@ impl Backend {
     }
 }
 
+/// Why [`Backend::Auto`] is the CPU for a tick of `rows` rows.
+fn why_cpu(rows: usize, operations: usize) -> String {
+    if Backend::Auto.resolve(true, rows, operations) == Backend::Cpu {
+        let tick = rows.saturating_mul(operations);
+        format!("{rows} rows take {tick} operations a tick, fewer than the {AUTO_OPERATIONS} that are worth a GPU")
+    } else if cfg!(feature = "gpu") {
+        "there is no hardware adapter".into()
+    } else {
+        "gleaner was built without its feature `gpu`".into()
+    }
+}
+
 /// Where a policy's network is opened.
 #[derive(Clone, Debug, Default)]
 pub(crate) struct Site {
@@ -87,6 +99,10 @@ impl Site {
         if self.backend.resolve(false, rows, plan.operations()) == Backend::Gpu {
             return Err(Error::Gpu("gleaner was built without its feature `gpu`".into()));
         }
+        if self.backend == Backend::Auto {
+            let why = why_cpu(rows, plan.operations());
+            tracing::info!("the policy acts on the CPU: {why}");
+        }
         Ok((Self { backend: Backend::Cpu, ..self.alone() }, "cpu".into()))
     }
 
@@ -119,6 +135,13 @@ mod tests {
         assert_eq!(Backend::Auto.resolve(true, 7_281, operations), Backend::Cpu);
         assert_eq!(Backend::Auto.resolve(false, usize::MAX, operations), Backend::Cpu);
         assert_eq!(Backend::Auto.resolve(true, usize::MAX, operations), Backend::Gpu);
+    }
+
+    #[test]
+    fn l10_the_reason_for_the_cpu_is_told() {
+        assert!(why_cpu(2, 100).contains("2 rows take 200 operations") && why_cpu(2, 100).contains("67108864"));
+        let why = if cfg!(feature = "gpu") { "no hardware adapter" } else { "without its feature `gpu`" };
+        assert!(why_cpu(1 << 20, 100).contains(why));
     }
 
     #[test]

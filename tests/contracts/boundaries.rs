@@ -7,7 +7,8 @@ use crate::support::{Ending, Script, Seen, Tag, tags};
 use gleaner::{
     components::Truncation,
     policy::{Backend, NetworkSpec, Policy},
-    prelude::{Batch, Collector, Pendulum, RewardTransform, Weights},
+    prelude::{Batch, CartPole, Collector, Pendulum, RewardTransform, Weights},
+    rollout::estimate,
 };
 
 #[test]
@@ -136,23 +137,32 @@ fn a8_a_simulator_keeps_last_observations_on_done_rows_only() {
 
 #[test]
 fn a11_processing_leaves_observations_alone() {
-    let mut collector = tags(Script::all(5, Ending::Truncated)).rows(2).frames_per_batch(32).build().unwrap();
-    let batch = collector.next().unwrap().unwrap();
-    let before: Vec<u8> = bytemuck::cast_slice(batch.observations()).to_vec();
-    // Three steps ahead, within the trajectory, as an n-step target needs.
-    let slots: Vec<usize> = (0..batch.len()).collect();
-    let ahead = |i: usize| {
-        let ends = |i: &usize| batch.ends()[*i].ends_episode() || i + 2 >= batch.len();
-        let at = [i, i + 2, i + 4].into_iter().find(ends).unwrap_or(i + 4);
-        *batch.next_observation(at)
+    let policy = Policy::network(NetworkSpec::default()).backend(Backend::Cpu);
+    let builder = Collector::<CartPole>::builder().policy(policy).rows(3).frames_per_batch(3 * 64);
+    let batch = builder.max_frames_per_traj(20).build().unwrap().next().unwrap().unwrap();
+    assert!(batch.trajectories().len() > 8);
+    let seen = |batch: &Batch<CartPole>| -> (Vec<[f32; 4]>, Vec<[f32; 4]>) {
+        (batch.observations().to_vec(), (0..batch.len()).map(|i| *batch.next_observation(i)).collect())
     };
-    let targets: Vec<Seen> = slots.iter().map(|i| ahead(*i)).collect();
-    let processed = batch.select(&slots).unwrap();
-    assert_eq!(bytemuck::cast_slice::<_, u8>(batch.observations()), before);
-    assert_eq!(bytemuck::cast_slice::<_, u8>(processed.observations()), before);
-    for i in slots {
-        assert_eq!(processed.next_observation(i), batch.next_observation(i));
-        assert_eq!(targets[i].resets, batch.observations()[i].resets, "slot {i} looks into another episode");
+    let before = seen(&batch);
+    let next_values = batch.bootstrap_values().unwrap();
+    let targets = estimate::n_step(&batch, 3, 0.5).unwrap();
+    estimate::gae(&batch, 0.9, 0.9).unwrap();
+    estimate::returns_to_go(&batch, 0.9).unwrap();
+    let slots: Vec<usize> = (0..batch.len()).collect();
+    let selected = batch.select(&slots).unwrap();
+    assert!(seen(&batch) == before && seen(&selected) == before);
+    // Three steps ahead, but not over an end; rewards are 1.
+    for (i, target) in targets.iter().enumerate() {
+        let (mut at, mut wanted, mut discount) = (i, 1.0, 0.5);
+        for _ in 1..3 {
+            if batch.ends()[at].done() || at + 3 >= batch.len() {
+                break;
+            }
+            (at, wanted, discount) = (at + 3, wanted + discount, discount * 0.5);
+        }
+        wanted += if batch.ends()[at].terminated() { 0.0 } else { discount * next_values[at] };
+        assert!((target - wanted).abs() < 1e-5, "slot {i}: {target}, not {wanted}");
     }
 }
 

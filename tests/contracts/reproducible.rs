@@ -123,7 +123,7 @@ fn f9_a_thousand_ticks_are_equal_on_any_executor() {
     let base = Case { rows: 16, horizon: 50, total: 16_000, script, sample: true, random: 99, ..Case::default() };
     let base = Case { publish: Publish::Nobody, ..base };
     let wanted = hash(&base);
-    for threads in [1, 2, 8] {
+    for threads in [1, 2, 8, 16] {
         for executor in [Executor::SingleThreaded, Executor::MultiThreaded] {
             let case = Case { threads, executor, ..base.clone() };
             assert_eq!(hash(&case), wanted, "{threads} threads, {executor:?}");

@@ -189,23 +189,11 @@ fn a_despawned_environment_has_no_frames() {
 
 #[test]
 fn a_mask_that_the_host_forgot_is_an_error() {
-    struct Masked;
-    impl Task for Masked {
-        type Observation = f32;
-        type Action = i32;
-        type Mask = [u8; 3];
-        fn observation_space() -> Space {
-            Space::unbounded(1)
-        }
-        fn action_space() -> Space {
-            Space::discrete(3)
-        }
-    }
     let mut world = World::new();
-    HostBuilder::<Masked>::new(Policy::random()).install(&mut world).expect("legal options");
-    world.spawn(Observation::<Masked>(0.0));
+    HostBuilder::<Choice>::new(Policy::random()).install(&mut world).expect("legal options");
+    world.spawn(Observation::<Choice>(0.0));
     (0..3).for_each(|_| world.run_schedule(Collect));
-    let error = world.resource_mut::<Batches<Masked>>().take_error().expect("no action is legal");
+    let error = world.resource_mut::<Batches<Choice>>().take_error().expect("no action is legal");
     assert!(matches!(error, gleaner::Error::NoLegalAction { row: 0, .. }), "{error}");
 }
 
