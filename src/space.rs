@@ -125,7 +125,7 @@ impl Space {
             }
             Self::MultiBinary { .. } => &[Dtype::U8],
             Self::Box { low, high } => {
-                check_bounds(low, high)?;
+                check_bounds(low, high, field.dtype)?;
                 &[Dtype::F32, Dtype::I32, Dtype::U8]
             }
             Self::Fields(_) => return Err("fields do not nest; legal: one space of one tensor".into()),
@@ -161,9 +161,9 @@ impl Space {
             },
             Self::Box { low, high } => {
                 let dtype = fields.first().map_or(Dtype::F32, |field| field.dtype);
-                for (i, x) in floats(bytes, dtype).enumerate() {
+                for (i, x) in numbers(bytes, dtype).enumerate() {
                     // Written so that NaN fails.
-                    if !(x >= low[i] && x <= high[i]) {
+                    if !(x >= low[i].into() && x <= high[i].into()) {
                         return Err(format!("element {i} is {x}; legal: {} to {}", low[i], high[i]));
                     }
                 }
@@ -232,13 +232,34 @@ impl fmt::Display for Space {
     }
 }
 
-fn check_bounds(low: &[f32], high: &[f32]) -> Result<(), String> {
+fn check_bounds(low: &[f32], high: &[f32], dtype: Dtype) -> Result<(), String> {
     if low.len() != high.len() {
         return Err(format!("{} lower and {} upper bounds; legal: as many", low.len(), high.len()));
     }
-    match low.iter().zip(high).position(|(low, high)| low.is_nan() || high.is_nan() || low > high) {
-        Some(i) => Err(format!("bounds of element {i} are {} and {}; legal: low ≤ high", low[i], high[i])),
-        None => Ok(()),
+    let range = range_of(dtype);
+    for (i, (low, high)) in low.iter().zip(high).enumerate() {
+        // Written so that NaN fails.
+        if !(low <= high && *low < f32::INFINITY && *high > f32::NEG_INFINITY) {
+            return Err(format!(
+                "bounds of element {i} are {low} and {high}; legal: low ≤ high, with a number between"
+            ));
+        }
+        let Some((least, most)) = range else { continue };
+        let is_value = |x: f32| x.fract() == 0.0 && (least as f64..=most as f64).contains(&f64::from(x));
+        if ![*low, *high].into_iter().all(|x| x.is_infinite() || is_value(x)) {
+            let legal = format!("whole numbers from {least} to {most}, or infinite");
+            return Err(format!("bounds of element {i} are {low} and {high}; legal for {dtype}: {legal}"));
+        }
+    }
+    Ok(())
+}
+
+/// The least and the greatest value of a type of whole numbers.
+fn range_of(dtype: Dtype) -> Option<(i64, i64)> {
+    match dtype {
+        Dtype::U8 => Some((0, u8::MAX.into())),
+        Dtype::I32 => Some((i32::MIN.into(), i32::MAX.into())),
+        _ => None,
     }
 }
 
@@ -267,23 +288,26 @@ pub(crate) fn sample_index(word: u32, n: u32, mask: &[u8]) -> i32 {
 }
 
 fn sample_number(stream: &mut Stream, slot: &mut [u8], dtype: Dtype, low: f32, high: f32) {
+    let Some((least, most)) = range_of(dtype) else {
+        let exponential = |stream: &mut Stream| -math::ln(1.0 - stream.unit());
+        let x = match (low.is_finite(), high.is_finite()) {
+            (true, true) => stream.uniform(low, high),
+            (true, false) => low + exponential(stream),
+            (false, true) => high - exponential(stream),
+            (false, false) => stream.normal(),
+        };
+        return slot.copy_from_slice(&x.to_ne_bytes());
+    };
+    let (low, high) = ((low as i64).max(least), (high as i64).min(most));
+    // All values of a word are as many as it has.
+    let above = match u32::try_from(high - low + 1) {
+        Ok(count) => stream.below(count),
+        Err(_) => stream.word(),
+    };
+    let x = low + i64::from(above);
     match dtype {
-        Dtype::F32 => {
-            let exponential = |stream: &mut Stream| -math::ln(1.0 - stream.unit());
-            let x = match (low.is_finite(), high.is_finite()) {
-                (true, true) => stream.uniform(low, high),
-                (true, false) => low + exponential(stream),
-                (false, true) => high - exponential(stream),
-                (false, false) => stream.normal(),
-            };
-            slot.copy_from_slice(&x.to_ne_bytes());
-        }
-        Dtype::U8 => slot[0] = (low.max(0.0) as u32 + stream.below((high.min(255.0) - low.max(0.0)) as u32 + 1)) as u8,
-        _ => {
-            let (low, high) = (low as i32, high as i32);
-            let span = (i64::from(high) - i64::from(low) + 1).min(i64::from(u32::MAX)) as u32;
-            write_int(slot, low.wrapping_add(stream.below(span) as i32));
-        }
+        Dtype::U8 => slot[0] = x as u8,
+        _ => write_int(slot, x as i32),
     }
 }
 
@@ -295,10 +319,10 @@ fn ints(bytes: &[u8]) -> impl Iterator<Item = i32> {
     bytes.chunks_exact(4).map(|chunk| i32::from_ne_bytes([chunk[0], chunk[1], chunk[2], chunk[3]]))
 }
 
-fn floats(bytes: &[u8], dtype: Dtype) -> impl Iterator<Item = f32> {
+fn numbers(bytes: &[u8], dtype: Dtype) -> impl Iterator<Item = f64> {
     bytes.chunks_exact(dtype.size()).map(move |chunk| match dtype {
-        Dtype::F32 => f32::from_ne_bytes([chunk[0], chunk[1], chunk[2], chunk[3]]),
-        Dtype::U8 => f32::from(chunk[0]),
-        _ => i32::from_ne_bytes([chunk[0], chunk[1], chunk[2], chunk[3]]) as f32,
+        Dtype::F32 => f32::from_ne_bytes([chunk[0], chunk[1], chunk[2], chunk[3]]).into(),
+        Dtype::U8 => chunk[0].into(),
+        _ => i32::from_ne_bytes([chunk[0], chunk[1], chunk[2], chunk[3]]).into(),
     })
 }

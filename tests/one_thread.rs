@@ -6,7 +6,11 @@ use std::{sync::mpsc, thread, time::Duration};
 
 use bevy_tasks::{ComputeTaskPool, TaskPoolBuilder};
 use gleaner::prelude::Executor;
-use support::{Case, Ending, Mode, Publish, Script};
+use proptest::{
+    strategy::{Strategy, ValueTree},
+    test_runner::TestRunner,
+};
+use support::{Case, Ending, Mode, Publish, Script, case, check_ledger};
 
 #[test]
 fn h13_collection_ends_with_one_compute_thread() {
@@ -19,6 +23,12 @@ fn h13_collection_ends_with_one_compute_thread() {
             let case = Case { rows: 16, horizon: 8, total: 1_024, script, mode, threads, ..Case::default() };
             let log = Case { executor: Executor::MultiThreaded, publish: Publish::Thread, ..case }.run();
             assert!(!log.frames.is_empty(), "{threads} threads, {mode:?}");
+        }
+        let mut runner = TestRunner::deterministic();
+        for _ in 0..64 {
+            let case = case().new_tree(&mut runner).expect("a case").current();
+            let log = Case { executor: Executor::MultiThreaded, ..case }.run();
+            check_ledger(&log).expect("a ledger that closes");
         }
         done.send(()).expect("the test waits");
     });

@@ -7,9 +7,9 @@ use super::{
     collectors::{SEED, random, whole},
 };
 
-/// Compares some batches of fixed length and of whole trajectories.
+/// Compares some batches of fixed length and of whole trajectories; those that are measured among them.
 pub fn check() -> Result<(), Error> {
-    for (rows, ticks) in [(1, 700), (67, 33), (1_024, 64)] {
+    for (rows, ticks, n) in [(1, 700, 1), (67, 33, 50), (1_024, 64, 2_560), (16_384, 64, 40_960)] {
         let (mut collector, mut baseline) = (random(rows, ticks, 1)?, Rollouts::new(rows, ticks, SEED));
         for i in 0..4 {
             let batch = next(&mut collector)?;
@@ -17,7 +17,6 @@ pub fn check() -> Result<(), Error> {
             let ends = &batch.observations()[batch.len() - rows..];
             assert_eq!(ends.len(), batch.last_observations().len());
         }
-        let n = rows.min(50);
         let (mut collector, mut baseline) = (whole(rows, ticks, n)?, Trajectories::new(rows, ticks, SEED, n));
         for i in 0..6 {
             let (batch, expected) = (next(&mut collector)?, baseline.batch());

@@ -40,7 +40,7 @@ pub fn scaling(runner: &mut Runner) -> Result<(), Error> {
     println!("  64x64 actor and critic, two collectors that share nothing over one alone: {:.2}", machine()?);
     // Turns of up to 100 ms: a processor that has stood still while the other collector had its turn takes a millisecond
     // to be there again on a virtual machine.
-    for (rows, ticks) in [(1, 64), (64, 64), (1_024, 256), (4_096, 64), (16_384, 16), (65_536, 8)] {
+    for (rows, ticks) in [(1, 64), (64, 64), (1_024, 256), (4_096, 64), (16_384, 16), (32_768, 8), (65_536, 8)] {
         let compared = runner.compare(side(random(rows, ticks, 2)?), side(random(rows, ticks, 1)?));
         let name = format!("{rows} rows, random, two threads over one");
         runner.at_least(&name, compared.ratio(), NOISE, &compared.speeds());

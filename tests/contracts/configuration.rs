@@ -4,8 +4,8 @@
 use crate::support::{Ending, Script, Tag, sampling_network, tags};
 use gleaner::{
     config::{CollectorConfig, TrajFormat},
-    policy::Policy,
-    prelude::{CartPole, Collector, Error, RewardTransform},
+    policy::{Backend, NetworkSpec, Policy},
+    prelude::{CartPole, Collector, Error, GridWorld, RewardTransform, Task},
 };
 
 /// The errors of `build()`.
@@ -85,16 +85,29 @@ fn p1_every_pair_that_excludes_each_other_is_named() {
     }
 }
 
+/// Columns of every collector.
+const EVERY: [&str; 8] = ["observation", "action", "reward", "end", "step", "trajectory", "flags", "version"];
+
+fn names<T: Task>(collector: &Collector<T>) -> Vec<&str> {
+    collector.columns().iter().map(|column| &*column.name).collect()
+}
+
+#[test]
+fn sc39_columns_are_those_that_the_options_say_and_no_other() {
+    let random = Collector::<CartPole>::builder().build().unwrap();
+    assert_eq!(names(&random), EVERY);
+    let masked = Collector::<GridWorld>::builder().build().unwrap();
+    assert_eq!(names(&masked), [&EVERY[..], &["action_mask"]].concat());
+    let network = Policy::network(NetworkSpec::default()).backend(Backend::Cpu);
+    let network = Collector::<CartPole>::builder().policy(network).record_distribution(true).build().unwrap();
+    assert_eq!(names(&network), [&EVERY[..], &["log_prob", "value", "logits", "entropy"]].concat());
+}
+
 #[test]
 fn p5_columns_are_declared_before_the_first_frame() {
     let builder = tags(Script::all(4, Ending::Terminated)).frames_per_batch(10).init_random_frames(20);
     let mut collector = builder.policy(sampling_network()).record_distribution(true).build().unwrap();
-    let names: Vec<_> = collector.columns().iter().map(|column| &*column.name).collect();
-    for name in
-        ["observation", "action", "reward", "end", "step", "trajectory", "flags", "version", "log_prob", "value"]
-    {
-        assert!(names.contains(&name), "{name} is not in {names:?}");
-    }
+    assert_eq!(names(&collector), [&EVERY[..], &["log_prob", "value", "mean", "std", "entropy"]].concat());
     for number in 0..4 {
         let batch = collector.next().unwrap().unwrap();
         assert_eq!(batch.columns(), collector.columns(), "batch {number}");

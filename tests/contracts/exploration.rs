@@ -2,7 +2,10 @@
 //! episode, and neither depends on threads or on how batches are cut; actions of every form are recorded as taken.
 
 use crate::support::slow::{Slow, slow};
-use bevy_ecs::prelude::{Component, IntoScheduleConfigs, Query};
+use bevy_ecs::{
+    prelude::{Component, IntoScheduleConfigs, Query, World},
+    schedule::{Schedule, ScheduleCleanupPolicy},
+};
 use gleaner::{
     math,
     policy::{
@@ -217,14 +220,25 @@ fn act_by_what_is_seen(mut rows: Query<(&mut Action<Slow>, &Observation<Slow>)>)
     rows.iter_mut().for_each(|(mut action, seen)| action.0 = act(seen.0));
 }
 
+/// Takes gleaner's own systems out of the stage, of which there are `own`, and puts the host's in.
+fn act_instead(world: &mut World, schedule: &mut Schedule, own: usize) {
+    let policy = ScheduleCleanupPolicy::RemoveSystemsOnly;
+    assert_eq!(schedule.remove_systems_in_set(CollectSystems::Infer, world, policy).unwrap(), own);
+    schedule.add_systems(act_by_what_is_seen.in_set(CollectSystems::Infer));
+}
+
 #[test]
 fn the_actions_of_a_hosts_system_are_acted_on_and_recorded() {
-    for executor in [Executor::SingleThreaded, Executor::MultiThreaded] {
+    let system: (fn() -> Policy<Slow>, _) = (Policy::system, 0);
+    let replaced: (fn() -> Policy<Slow>, _) = (Policy::random, 1);
+    for (executor, (policy, own)) in [
+        (Executor::SingleThreaded, system),
+        (Executor::MultiThreaded, system),
+        (Executor::SingleThreaded, replaced),
+        (Executor::MultiThreaded, replaced),
+    ] {
         let builder = slow(3, |_, _, _| {}).rows(4).frames_per_batch(40).total_frames(120).executor(executor);
-        let builder = builder.policy(Policy::system());
-        let builder = builder.setup(|_, schedule| {
-            schedule.add_systems(act_by_what_is_seen.in_set(CollectSystems::Infer));
-        });
+        let builder = builder.policy(policy()).setup(move |world, schedule| act_instead(world, schedule, own));
         let mut frames = 0;
         for batch in builder.build().unwrap() {
             let batch = batch.unwrap();

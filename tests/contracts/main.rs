@@ -5,6 +5,7 @@ mod agents;
 mod async_batched;
 mod boundaries;
 mod budgets;
+mod by_hand;
 mod check_env;
 mod checkpoints;
 mod classic_control;

@@ -177,3 +177,20 @@ fn an_arena_keeps_nothing_of_the_batch_before() {
         assert!(versions.iter().all(|version| *version == expected), "version {expected}");
     }
 }
+
+#[test]
+fn minibatches_are_equal_parts_of_one_order_a_seed() {
+    for (rows, parts) in [(1, 1), (3, 4), (7, 5), (10, 3), (2, 9)] {
+        let batch =
+            tags(Script::all(3, Ending::Nan)).rows(rows).frames_per_batch(rows * 4).build().unwrap().rollout().unwrap();
+        let drawn = |seed| batch.minibatches(parts, seed).collect::<Vec<_>>();
+        let sizes: Vec<usize> = drawn(1).iter().map(Vec::len).collect();
+        assert_eq!((sizes.len(), sizes.iter().sum()), (parts, batch.frames()));
+        assert!(sizes.iter().max().unwrap() - sizes.iter().min().unwrap() <= 1, "{sizes:?}");
+        assert_eq!(drawn(1), drawn(1));
+        let mut all = drawn(1).concat();
+        all.sort_unstable();
+        assert_eq!(all, (0..batch.len()).filter(|i| batch.flags()[*i].valid()).collect::<Vec<_>>());
+        assert!(batch.frames() < 8 || drawn(1) != drawn(2));
+    }
+}

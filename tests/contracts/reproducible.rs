@@ -126,7 +126,10 @@ fn f9_a_thousand_ticks_are_equal_on_any_executor() {
     for threads in [1, 2, 8, 16] {
         for executor in [Executor::SingleThreaded, Executor::MultiThreaded] {
             let case = Case { threads, executor, ..base.clone() };
-            assert_eq!(hash(&case), wanted, "{threads} threads, {executor:?}");
+            let repetitions = if executor == Executor::MultiThreaded { 5 } else { 1 };
+            for _ in 0..repetitions {
+                assert_eq!(hash(&case), wanted, "{threads} threads, {executor:?}");
+            }
         }
     }
 }

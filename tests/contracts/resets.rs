@@ -62,24 +62,20 @@ fn d3_no_action_is_ignored() {
 }
 
 /// Frames until a row's episode is cut, from the collector's next frame on.
-fn until_cut(collector: &mut Collector<Tag>, row: usize) -> usize {
+fn until_cut<T: Task>(collector: &mut Collector<T>, row: usize) -> usize {
     let rows = collector.rows();
     let batch = collector.rollout().unwrap();
     let ends = (row..batch.len()).step_by(rows).map(|i| batch.ends()[i].truncation());
     1 + ends.into_iter().position(|reason| reason == Some(Truncation::StepLimit)).expect("a cut")
 }
 
-#[test]
-fn d7_every_reset_starts_the_limit_anew() {
-    let build = |ticks: usize| {
-        let builder = tags(Script::all(NEVER, Ending::Terminated)).rows(2).frames_per_batch(2 * ticks);
-        builder.max_frames_per_traj(5).build().unwrap()
-    };
-    let mut collector = build(8);
+/// Resets of all kinds begin the limit of 5 frames anew; rollouts are of 2 rows and 8 ticks.
+fn begins_anew<T: Task>(build: impl Fn() -> Collector<T>) {
+    let mut collector = build();
     assert_eq!(until_cut(&mut collector, 0), 5);
     // Three steps into the second episode: two are left, unless the row is reset.
     assert_eq!(until_cut(&mut collector, 0), 2);
-    let mut collector = build(8);
+    let mut collector = build();
     collector.rollout().unwrap();
     collector.reset(Rows::Some(&[1])).unwrap();
     let batch = collector.rollout().unwrap();
@@ -89,6 +85,25 @@ fn d7_every_reset_starts_the_limit_anew() {
     assert_eq!(until_cut(&mut collector, 0), 5);
     collector.set_seed(3).unwrap();
     assert_eq!(until_cut(&mut collector, 1), 5);
+    let mut file = Vec::new();
+    collector.save_to(&mut file).unwrap();
+    for reset in [false, true] {
+        let mut resumed = build();
+        resumed.load_from(&mut &file[..]).unwrap();
+        if reset {
+            resumed.reset(Rows::All).unwrap();
+        }
+        assert_eq!(until_cut(&mut resumed, 0), if reset { 5 } else { 2 });
+    }
+}
+
+#[test]
+fn d7_every_reset_starts_the_limit_anew() {
+    let script = || Script::all(NEVER, Ending::Terminated);
+    begins_anew(|| tags(script()).rows(2).frames_per_batch(16).max_frames_per_traj(5).build().unwrap());
+    begins_anew(|| tags(script()).rows(2).frames_per_batch(16).max_frames_per_traj(5).workers(2).build().unwrap());
+    let simulator = || Collector::with_simulator(Tag::simulator(&script(), 2));
+    begins_anew(|| simulator().rows(2).frames_per_batch(16).max_frames_per_traj(5).build().unwrap());
 }
 
 #[test]

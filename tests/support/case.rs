@@ -256,6 +256,7 @@ impl Case {
     fn collect<T: Task<Observation = Seen, Action = f32>>(&self, mut collector: Collector<T>) -> Log {
         let mut log = Log::new(self.clone());
         let weights = collector.weights().expect("a network");
+        log.announced = collector.len();
         let stop = AtomicBool::new(false);
         thread::scope(|scope| {
             if self.publish == Publish::Thread {
@@ -270,6 +271,10 @@ impl Case {
             stop.store(true, Relaxed);
         });
         log.finished = Some(collector.stats());
+        if self.publish == Publish::Nobody {
+            let seen: Vec<Seen> = log.frames.iter().map(|frame| frame.observation).collect();
+            log.evaluated = collector.evaluator().expect("a network").evaluate(&seen).expect("numbers").values;
+        }
         log
     }
 }

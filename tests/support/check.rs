@@ -170,6 +170,22 @@ fn last_frames(log: &Log) -> (Vec<bool>, Vec<bool>) {
     (edges, log.frames.iter().map(cut).collect())
 }
 
+/// The policy acted on what is recorded as its observation: outside of the tick it says the same of it.
+fn check_values(log: &Log) -> Check {
+    ensure!(log.evaluated.len() == log.frames.len(), "{} values of {} frames", log.evaluated.len(), log.frames.len());
+    for (i, (frame, value)) in log.frames.iter().zip(&log.evaluated).enumerate().filter(|(_, (frame, _))| !frame.random)
+    {
+        let recorded = frame.value.unwrap_or(f32::NAN);
+        let is_close = (recorded - value).abs() <= 1e-4 * value.abs().max(1.0);
+        ensure!(
+            is_close,
+            "frame {i}: {recorded} recorded for {:?}, of which the policy says {value}",
+            frame.observation
+        );
+    }
+    Ok(())
+}
+
 /// I3: every frame that was stepped has one fate, at every batch and at the end.
 pub fn check_ledger(log: &Log) -> Check {
     let rollouts = log.case.mode == Mode::Rollout;
@@ -193,6 +209,14 @@ pub fn check_ledger(log: &Log) -> Check {
             ensure!(stats.in_flight_frames == 0, "batch {i}: in flight, {stats:?}");
             ensure!(stats.discarded.fault == stats.stepped_frames - frames, "batch {i}: faults, {stats:?}");
         }
+    }
+    if rollouts && log.case.delivery == Delivery::Sync && log.case.pooled.is_none() && log.announced.is_some() {
+        ensure!(
+            log.announced == Some(log.notes.len() as u64),
+            "{:?} batches announced, {}",
+            log.announced,
+            log.notes.len()
+        );
     }
     if let Some(stats) = &log.finished {
         balance(stats)?;
@@ -308,7 +332,9 @@ pub fn check_streams(case: &Case, horizon: usize) -> Check {
     // A simulator has no lanes.
     let overlap = if case.simulator { Overlap::Two } else { Overlap::None };
     let other = Case { horizon, short: 0, threads: 8, executor, overlap, simulator: !case.simulator, ..case.clone() };
-    let (whole, other) = (endless_essence(&case.run()), endless_essence(&other.run()));
+    let (log, other) = (case.run(), endless_essence(&other.run()));
+    check_values(&log)?;
+    let whole = endless_essence(&log);
     ensure!(whole == other, "{} frames are not the {} of another cut", whole.len(), other.len());
     Ok(())
 }

@@ -68,12 +68,26 @@ pub struct Log {
     pub finished: Option<Stats>,
     /// Frames that were stepped before this log's collector began.
     pub run: u32,
+    /// Batches that the collector said at its start it would yield.
+    pub announced: Option<u64>,
+    /// What the policy outside of the tick says of each frame's observation: its value. Empty unless one set of weights
+    /// acted all the time.
+    pub evaluated: Vec<f32>,
 }
 
 impl Log {
     pub fn new(case: Case) -> Self {
         let case = Arc::new(case);
-        Self { case, frames: Vec::new(), trajectories: Vec::new(), notes: Vec::new(), finished: None, run: 0 }
+        Self {
+            case,
+            frames: Vec::new(),
+            trajectories: Vec::new(),
+            notes: Vec::new(),
+            finished: None,
+            run: 0,
+            announced: None,
+            evaluated: Vec::new(),
+        }
     }
 
     /// Takes a batch in.
