@@ -270,21 +270,26 @@ impl<T: Task, S: Stepper<T> + 'static> CollectorBuilder<T, S> {
         self
     }
 
-    /// Called before each rollout; an error ends the iteration with it.
+    /// Called before each rollout; with workers that deliver on their own, before each batch is asked for. With
+    /// [`reset_at_each_iter`](Self::reset_at_each_iter) the reset came with the last tick of the rollout before: what
+    /// the hook changes about how episodes start acts at the end of the coming rollout, so one batch later. An error,
+    /// or a panic, ends the iteration with [`Error::Hook`], after a clean shutdown.
     #[must_use]
     pub fn pre_collect(mut self, hook: impl FnMut() -> Result<(), BoxError> + Send + 'static) -> Self {
         self.hooks.pre_collect = Some(Box::new(hook));
         self
     }
 
-    /// Called with each batch before it is yielded; an error ends the iteration with it.
+    /// Called with each batch before it is yielded. An error, or a panic, ends the iteration with [`Error::Hook`],
+    /// after a clean shutdown; the batch's frames count as discarded, unless a replay buffer has them.
     #[must_use]
     pub fn post_collect(mut self, hook: impl FnMut(&Batch<T>) -> Result<(), BoxError> + Send + 'static) -> Self {
         self.hooks.post_collect = Some(Box::new(hook));
         self
     }
 
-    /// Applied to each batch before the hook sees it; may change its size. Frames are counted before.
+    /// Applied to each batch before the hook sees it; may change its size. Frames are counted before. An error, or a
+    /// panic, ends the iteration with [`Error::Hook`], after a clean shutdown; the batch's frames count as discarded.
     #[must_use]
     pub fn post_process(
         mut self,
@@ -294,7 +299,10 @@ impl<T: Task, S: Stepper<T> + 'static> CollectorBuilder<T, S> {
         self
     }
 
-    /// Checks everything and builds the collector. All wrong options are reported at once.
+    /// Checks everything and builds the collector. Errors: [`Error::Config`] and [`Error::Conflict`] for wrong options,
+    /// all of them at once in [`Error::Many`]; [`Error::Space`]; [`Error::Network`], [`Error::Tensor`] and those of the
+    /// device for a policy that cannot act; [`Error::State`] for a read-only handle of a replay buffer;
+    /// [`Error::Schedule`] for systems that conflict; those of factories, first resets and workers.
     pub fn build(self) -> Result<Collector<T>, Error> {
         let Self { config, policies, stepper, hooks, extras, setup, replay, source, max_memory, asked } = self;
         config.check(replay.is_some())?;

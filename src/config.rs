@@ -70,7 +70,9 @@ pub struct CollectorConfig {
     pub max_frames_per_traj: Option<u32>,
     /// Frames, in row order, whose actions are drawn from the space before the policy acts. Default: 0.
     pub init_random_frames: u64,
-    /// Whether every batch ends all episodes, truncated by a forced reset. Default: no.
+    /// Whether every rollout ends all episodes, truncated by a forced reset. The reset is part of its last tick, and
+    /// the first observations of the next rollout come from it: what [`pre_collect`](CollectorBuilder::pre_collect)
+    /// changes about how episodes start acts one batch later. Default: no.
     pub reset_at_each_iter: bool,
     /// Whether the last frame of each row in a batch is marked as truncated. The episode goes on under the same id.
     /// Default: no.

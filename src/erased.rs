@@ -17,7 +17,7 @@ use crate::{
 };
 
 /// A [`Collector`] of any task, by [`Collector::erase`] or from a [`Registry`](crate::registry::Registry). It iterates
-/// over batches; see the collector's methods of the same names.
+/// over batches; see the collector's methods of the same names, also for what an error does.
 pub trait AnyCollector: Iterator<Item = Result<AnyBatch, Error>> + fmt::Debug + Send {
     /// Rows.
     fn rows(&self) -> usize;
@@ -35,17 +35,17 @@ pub trait AnyCollector: Iterator<Item = Result<AnyBatch, Error>> + fmt::Debug + 
     fn monitor(&self) -> Monitor;
     /// Publishes new weights; none if the policy is no network.
     fn weights(&self) -> Option<WeightsHandle>;
-    /// Publishes new weights to one worker, as [`Collector::models_of_worker`].
+    /// Publishes new weights to one worker, as [`Collector::models_of_worker`], with its errors.
     fn models_of_worker(&self, worker: usize) -> Result<Models, Error>;
     /// Bytes held.
     fn memory(&self) -> Memory;
-    /// The next write to the replay buffer, as [`Collector::next_receipt`].
+    /// The next write to the replay buffer, as [`Collector::next_receipt`], with its errors.
     fn next_receipt(&mut self) -> Option<Result<Receipt, Error>>;
     /// Ends the collection.
     fn shutdown(&mut self);
-    /// Saves all that the collection goes on from, as [`Collector::save`].
+    /// Saves all that the collection goes on from, as [`Collector::save`], with its errors.
     fn save(&self, path: &Path) -> Result<(), Error>;
-    /// Goes on from a file, as [`Collector::load`].
+    /// Goes on from a file, as [`Collector::load`], with its errors.
     fn load(&mut self, path: &Path) -> Result<(), Error>;
     /// The `Collector<T>`, to be downcast.
     fn as_any_mut(&mut self) -> &mut dyn Any;
@@ -222,19 +222,19 @@ impl AnyBatch {
         self.0.columns()
     }
 
-    /// The bytes of a column: [`len`](Self::len) values, each of the column's stride. Errors: a name that is not among
-    /// [`columns`](Self::columns).
+    /// The bytes of a column: [`len`](Self::len) values, each of the column's stride. Errors: [`Error::Config`] for a
+    /// name that is not among [`columns`](Self::columns).
     pub fn column_bytes(&self, name: &str) -> Result<&[u8], Error> {
         Ok(self.0.column_bytes(name)?.0)
     }
 
-    /// A column as values of `V`; see [`Batch::column`].
+    /// A column as values of `V`; see [`Batch::column`]. Errors: its own.
     pub fn column<V: Pod>(&self, name: &str) -> Result<&[V], Error> {
         let (bytes, spec) = self.0.column_bytes(name)?;
         spec.values(bytes)
     }
 
-    /// A single-tensor column as an array of its elements; see [`Batch::array`].
+    /// A single-tensor column as an array of its elements; see [`Batch::array`]. Errors: its own.
     pub fn array<E: Pod>(&self, name: &str) -> Result<ArrayViewD<'_, E>, Error> {
         let (bytes, spec) = self.0.column_bytes(name)?;
         column_array(bytes, spec, self.layout())
@@ -270,7 +270,7 @@ impl AnyBatch {
         self.column(name).unwrap_or_default()
     }
 
-    /// The value of the real observation after each slot; see [`Batch::bootstrap_values`].
+    /// The value of the real observation after each slot; see [`Batch::bootstrap_values`]. Errors: its own.
     pub fn bootstrap_values(&self) -> Result<Vec<f32>, Error> {
         self.0.bootstrap_values()
     }
@@ -280,12 +280,12 @@ impl AnyBatch {
         self.0.chain()
     }
 
-    /// Generalised advantage estimation; see [`estimate::gae`].
+    /// Generalised advantage estimation; see [`estimate::gae`]. Errors: its own.
     pub fn gae(&self, gamma: f32, lambda: f32) -> Result<Estimate, Error> {
         self.0.gae(gamma, lambda)
     }
 
-    /// The batch of task `T`, or itself if it is of another.
+    /// The batch of task `T`. Errors: the batch itself, if it is of another task.
     pub fn downcast<T: Task>(self) -> Result<Batch<T>, Self> {
         if !self.0.as_any().is::<Batch<T>>() {
             return Err(self);

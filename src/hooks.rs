@@ -1,4 +1,8 @@
 //! User code around a batch: hooks and post-processing.
+//!
+//! An error of a hook, or its panic, is [`Error::Hook`]: it ends the collection after a clean shutdown. The batch that
+//! `post_process` or `post_collect` fails on is not yielded, and its frames are counted as discarded by
+//! post-processing, but for those that a replay buffer has got.
 
 use std::panic::{AssertUnwindSafe, catch_unwind};
 
@@ -28,17 +32,20 @@ impl<T: Task> Default for Hooks<T> {
 }
 
 impl<T: Task> Collector<T> {
-    /// Replaces the hook before each rollout.
+    /// Replaces the hook before each rollout; see
+    /// [`CollectorBuilder::pre_collect`](crate::config::CollectorBuilder::pre_collect), also for what its error does.
     pub fn set_pre_collect(&mut self, hook: impl FnMut() -> Result<(), BoxError> + Send + 'static) {
         self.hooks.pre_collect = Some(Box::new(hook));
     }
 
-    /// Replaces the hook after each batch.
+    /// Replaces the hook after each batch; see
+    /// [`CollectorBuilder::post_collect`](crate::config::CollectorBuilder::post_collect), also for what its error does.
     pub fn set_post_collect(&mut self, hook: impl FnMut(&Batch<T>) -> Result<(), BoxError> + Send + 'static) {
         self.hooks.post_collect = Some(Box::new(hook));
     }
 
-    /// Replaces the post-processing of each batch.
+    /// Replaces the post-processing of each batch; see
+    /// [`CollectorBuilder::post_process`](crate::config::CollectorBuilder::post_process), also for what its error does.
     pub fn set_post_process(&mut self, process: impl FnMut(Batch<T>) -> Result<Batch<T>, BoxError> + Send + 'static) {
         self.hooks.post_process = Some(Box::new(process));
     }

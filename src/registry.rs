@@ -125,7 +125,8 @@ impl Registry {
         self.build(&RunFile::read(path)?)
     }
 
-    /// [`open`](Self::open) for a file that was read before, and maybe changed since.
+    /// [`open`](Self::open) for a file that was read before, and maybe changed since. Errors: those of `open`, but that
+    /// the run file itself is not read.
     pub fn build(&self, file: &RunFile) -> Result<Box<dyn AnyCollector>, Error> {
         let run = &file.config;
         let request = Request { run, folder: file.folder(), max_memory: self.max_memory };

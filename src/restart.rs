@@ -20,8 +20,9 @@ use crate::{
 impl<T: Task> Collector<T> {
     /// Ends the episodes of `rows`, truncated by a forced reset, and starts new ones under new ids; with the agents of a
     /// simulation that a row is of, those of all its agents. Frames of theirs
-    /// that wait for a batch of whole trajectories are discarded and counted. Errors: a row that does not exist; what
-    /// `reset` of the environment gives, after a clean shutdown.
+    /// that wait for a batch of whole trajectories are discarded and counted. Errors: [`Error::Config`] for a row that
+    /// does not exist; what starting an episode gives, such as [`Error::EnvPanic`], after a clean shutdown;
+    /// [`Error::Worker`] for a worker that ended or does not answer.
     pub fn reset(&mut self, rows: Rows<'_>) -> Result<(), Error> {
         let slots = self.slots(rows)?;
         if let Some(fleet) = &self.fleet {
@@ -46,13 +47,14 @@ impl<T: Task> Collector<T> {
 
     /// Gives all rows the streams of `seed`, ends their episodes as [`reset`](Self::reset) does, and returns the next
     /// seed of the chain: [`Seed::next`]. From here on the data are those of a new collector with this seed, but for what
-    /// goes on: counters and so the warm-up, weights, normalisation, and what a factory drew.
+    /// goes on: counters and so the warm-up, weights, normalisation, and what a factory drew. Errors: those of `reset`,
+    /// but for rows.
     pub fn set_seed(&mut self, seed: u64) -> Result<u64, Error> {
         self.set_seed_static(seed)?;
         Ok(Seed(seed).next().0)
     }
 
-    /// [`set_seed`](Self::set_seed) without moving along the chain: returns `seed`.
+    /// [`set_seed`](Self::set_seed) without moving along the chain: returns `seed`. Errors: those of `set_seed`.
     pub fn set_seed_static(&mut self, seed: u64) -> Result<u64, Error> {
         let slots = self.slots(Rows::All)?;
         if let Some(fleet) = &self.fleet {
@@ -216,7 +218,7 @@ impl<E: Env> Collector<E> {
         *self.reset_options() = options;
     }
 
-    /// [`reset`](Self::reset) with options of its own; later resets have the old ones.
+    /// [`reset`](Self::reset) with options of its own; later resets have the old ones. Errors: those of `reset`.
     pub fn reset_with(&mut self, rows: Rows<'_>, options: E::Options) -> Result<(), Error> {
         if let Some(fleet) = &self.fleet {
             let slots = self.slots(rows)?;

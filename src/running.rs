@@ -148,8 +148,8 @@ impl<T: Task> Running<T> {
         of_worker(&self.worker_models, worker)
     }
 
-    /// What stopped it, once: `Ok(())` while it runs and behind the end of its budget. A learner calls it where it would
-    /// wait for data. Also, once, [`Error::WeightsSource`], after which it goes on.
+    /// Whether nothing is wrong: `Ok(())` while it runs and behind the end of its budget. A learner calls it where it
+    /// would wait for data. Errors: what stopped it, once; [`Error::WeightsSource`], once, after which it goes on.
     pub fn check(&mut self) -> Result<(), Error> {
         let passed = self.passed.lock().unwrap_or_else(PoisonError::into_inner).take();
         passed.map_or(Ok(()), Err).and_then(|()| self.stopped())

@@ -47,7 +47,10 @@ pub(crate) enum LaneSystems {
     InferAhead,
 }
 
-/// The stages of a tick, in order. A host adds systems to a set, orders its own around it, or replaces a stage.
+/// The stages of a tick, in order. A host adds systems to a set, orders its own around it, or replaces a stage: it
+/// removes the set's systems by [`Schedule::remove_systems_in_set`], with `ScheduleCleanupPolicy::RemoveSystemsOnly`
+/// so that the set keeps its place, and adds its own. In a collector:
+/// [`setup`](crate::config::CollectorBuilder::setup).
 ///
 /// Where gleaner owns the environments a tick begins at [`Infer`](Self::Infer). Where a host owns them it begins at
 /// [`Step`](Self::Step), in which the host writes what its entities saw, and ends with [`Respond`](Self::Respond);

@@ -86,7 +86,8 @@ impl Space {
         }
     }
 
-    /// Compares the space with the fields of the type that stores its values; the error says what is legal.
+    /// Compares the space with the fields of the type that stores its values. Errors: what does not fit, in words, and
+    /// what is legal.
     pub fn check(&self, fields: &[Field]) -> Result<(), String> {
         match self {
             Self::Fields(spaces) => {
@@ -141,8 +142,9 @@ impl Space {
         Ok(())
     }
 
-    /// Tells why the value in `bytes` (memory layout of a type that [`check`](Self::check) accepts) is outside the
-    /// space or forbidden by `mask`: one byte an entry of [`mask_len`](Self::mask_len), 0 for illegal; empty for none.
+    /// Whether the space has the value in `bytes` (memory layout of a type that [`check`](Self::check) accepts), and
+    /// `mask` allows it: one byte an entry of [`mask_len`](Self::mask_len), 0 for illegal; empty for none. Errors: why
+    /// not, in words, and what is legal.
     pub fn contains(&self, bytes: &[u8], fields: &[Field], mask: &[u8]) -> Result<(), String> {
         match self {
             Self::Discrete { n } => contains_index(ints(bytes).next().unwrap_or(-1), *n, mask),

@@ -25,7 +25,7 @@ pub trait Task: Send + Sync + 'static {
     fn action_space() -> Space;
 }
 
-/// Compares the spaces of a task with its types.
+/// Compares the spaces of a task with its types. Errors: [`Error::Space`], which says what is wrong, and what is legal.
 pub fn check_spaces<T: Task>() -> Result<(), Error> {
     let task = std::any::type_name::<T>;
     let error = |what, problem| Error::Space { what, task: task().into(), problem };

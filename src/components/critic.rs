@@ -6,7 +6,7 @@ use crate::{error::Error, task::Task};
 pub trait Critic<T: Task>: Send + Sync {
     /// The value of each observation under the newest adopted weights. `policies` says which policy each is of; empty if
     /// there is one; `workers` which worker's row it is of, 0 inline. A recurrent policy is given the state that each one
-    /// meets, `[observations, state_width]`.
+    /// meets, `[observations, state_width]`. Errors: [`Error::State`] if no policy gives values; those of the device.
     fn values(
         &self,
         policies: &[u32],

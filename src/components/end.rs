@@ -183,7 +183,7 @@ impl Flags {
     /// A frame of the random warm-up.
     pub const RANDOM: Self = Self(3);
 
-    /// Whether the slot holds a frame. Slots that do not are zeros.
+    /// Whether the slot holds a frame. What it holds otherwise, [`Batch`](crate::rollout::Batch) says.
     #[inline(always)]
     pub const fn valid(self) -> bool {
         self.0 & 1 != 0

@@ -42,8 +42,8 @@ impl Weights {
         self.0.get(name)
     }
 
-    /// Checks names, shapes and values against what a network needs. Nothing is tolerated: a missing, an additional, a
-    /// misshapen tensor and a number that is not finite are errors that name the tensor.
+    /// Checks names, shapes and values against what a network needs. Nothing is tolerated. Errors: [`Error::Tensor`]
+    /// for a missing, an additional and a misshapen tensor, and for a number that is not finite.
     pub fn check(&self, specs: &[TensorSpec]) -> Result<(), Error> {
         self.check_shapes(specs)?;
         for (name, tensor) in &self.0 {

@@ -79,7 +79,8 @@ pub trait Stepper<T: Task>: Send + Sync {
         false
     }
 
-    /// Spawns the rows, in row order, each at the start of its first episode, and adds the Step stage.
+    /// Spawns the rows, in row order, each at the start of its first episode, and adds the Step stage. Errors: those of
+    /// factories and resets.
     fn install(&mut self, world: &mut World, schedule: &mut Schedule, spawn: &Spawn) -> Result<Vec<Entity>, Error>;
 
     /// The master seed that error messages name.
@@ -88,7 +89,7 @@ pub trait Stepper<T: Task>: Send + Sync {
     /// The same for the rows of another worker; none if there is only one of it.
     fn share(&self) -> Option<Box<dyn Stepper<T>>>;
 
-    /// Starts an episode in each of `rows`, whose streams stand at its start.
+    /// Starts an episode in each of `rows`, whose streams stand at its start. Errors: those of resets.
     fn restart(&self, world: &mut World, rows: &[Entity]) -> Result<(), Error>;
 
     /// The states of the environments of `rows`, all that there are, or of their one simulator. None if its type does not
@@ -113,7 +114,7 @@ pub trait Stepper<T: Task>: Send + Sync {
     }
 
     /// Waits for rows that a pool steps, at most `most` of them; the coming tick takes them. The pool's options say how
-    /// long. Nothing to wait for elsewhere.
+    /// long. Nothing to wait for elsewhere. Errors: those of a row that failed or is late, and is not to start anew.
     fn receive(&self, _world: &mut World, _most: usize) -> Result<(), Error> {
         Ok(())
     }

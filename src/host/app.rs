@@ -29,7 +29,8 @@ impl<T: Task> CollectorPlugin<T> {
         Self { label: label.intern(), builder: Mutex::new(Some(builder)) }
     }
 
-    /// Adds the plugin's parts to `app`; the error that [`Plugin::build`] would panic with.
+    /// Adds the plugin's parts to `app`. Errors, with which [`Plugin::build`] would panic: those of
+    /// [`HostBuilder::install`]; [`Error::State`] if the plugin was added before.
     pub fn try_build(&self, app: &mut App) -> Result<(), Error> {
         let builder = self.builder.lock().unwrap_or_else(PoisonError::into_inner).take();
         let Some(builder) = builder else {

@@ -140,6 +140,12 @@ impl<T: Task> HostBuilder<T> {
 
     /// Adds the task's stages to the schedule [`Collect`] of `world`; the host runs it, once a tick:
     /// `world.run_schedule(Collect)`. Call it once for each task, before its rows are spawned.
+    ///
+    /// Errors: [`Error::Config`] and [`Error::Conflict`] for illegal options, several in [`Error::Many`], for a
+    /// recorded component's name that is taken, for rows that take more than `max_memory`, and for a number that
+    /// another collector of the replay buffer has; [`Error::Space`]; [`Error::State`] if the task is in the world
+    /// already, or the buffer's handle is read-only; [`Error::Network`], [`Error::Tensor`] and those of the device for
+    /// a policy that cannot act. Where gleaner steps, also those of factories and first resets.
     pub fn install(self, world: &mut World) -> Result<Installed<T>, Error> {
         let Self { config, policy, extras, owned, replay } = self;
         config.check(replay.is_some())?;

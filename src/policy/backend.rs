@@ -106,7 +106,8 @@ impl Site {
         Ok((Self { backend: Backend::Cpu, ..self.alone() }, "cpu".into()))
     }
 
-    /// Opens a network for `rows` rows on the backend that the rule chooses; returns also the place by itself, and in words.
+    /// Opens a network for `rows` rows on the backend that the rule chooses; returns also the place by itself, and in
+    /// words. Errors: those of the device; those of a server that cannot act for this network.
     pub fn open(&self, plan: &Plan, rows: usize) -> Result<(Box<dyn Network>, Self, String), Error> {
         let (site, name) = self.resolved(plan, rows)?;
         let Some(server) = &self.server else { return Ok((site.network(plan)?, site, name)) };
@@ -114,7 +115,7 @@ impl Site {
         Ok((Box::new(network), site, format!("{name}, by an inference server")))
     }
 
-    /// Opens a network where [`open`](Self::open) has found a place.
+    /// Opens a network where [`open`](Self::open) has found a place. Errors: those of the device.
     pub fn network(&self, plan: &Plan) -> Result<Box<dyn Network>, Error> {
         #[cfg(feature = "gpu")]
         if let Some(gpu) = self.device.as_ref().filter(|_| self.backend == Backend::Gpu) {

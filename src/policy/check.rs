@@ -12,7 +12,7 @@ use crate::{
 /// An illegal action: the row within the run, the value, and what is legal.
 pub type Illegal = (usize, String, String);
 
-/// Finds the first illegal action of a run of rows: outside the space or forbidden by its mask.
+/// Checks the actions of a run of rows. Errors: the first one that is outside the space or forbidden by its mask.
 ///
 /// Elements of a box of `f32` need to be finite only: an action is recorded as sampled and clipped for the
 /// environment, so one outside the bounds is legal.

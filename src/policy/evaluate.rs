@@ -109,13 +109,15 @@ impl<T: Task> Evaluator<T> {
     }
 
     /// Acts for observations by the mode; all actions count as legal, an epsilon is at its end. A recurrent network takes
-    /// each for the first of an episode.
+    /// each for the first of an episode. Errors: on a GPU those of the device, which the first call opens
+    /// ([`Error::Gpu`], [`Error::DeviceLost`]).
     pub fn evaluate(&self, observations: &[T::Observation]) -> Result<Evaluation<T>, Error> {
         self.run(observations, Masks::new::<()>(&[]), None)
     }
 
     /// Like [`evaluate`](Self::evaluate), for a network that remembers `states`, `[rows, width]`; puts the new ones
-    /// there. An episode begins with zeros.
+    /// there. An episode begins with zeros. Errors: those of `evaluate`; [`Error::Config`] for `states` of another
+    /// length.
     pub fn evaluate_from(&self, observations: &[T::Observation], states: &mut [f32]) -> Result<Evaluation<T>, Error> {
         self.run(observations, Masks::new::<()>(&[]), Some(states))
     }
@@ -136,7 +138,7 @@ impl<T: Task> Evaluator<T> {
     }
 
     /// Acts for observations by the mode among the legal actions. A recurrent network takes each for the first of an
-    /// episode.
+    /// episode. Errors: those of [`evaluate`](Self::evaluate); [`Error::Config`] for other than a mask an observation.
     pub fn evaluate_masked(&self, observations: &[T::Observation], masks: &[T::Mask]) -> Result<Evaluation<T>, Error> {
         if masks.len() != observations.len() {
             return Err(Error::config(

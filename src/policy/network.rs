@@ -127,7 +127,7 @@ impl NetworkSpec {
         self.plan_for(observations, (&T::action_space(), &T::Action::fields()))
     }
 
-    /// The operations for observations and actions of these spaces and fields.
+    /// The operations for observations and actions of these spaces and fields. Errors: as [`plan`](Self::plan).
     pub fn plan_for(&self, observations: (&Space, &[Field]), actions: (&Space, &[Field])) -> Result<Plan, Error> {
         super::resolve::plan(self, observations, actions)
     }

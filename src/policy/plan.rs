@@ -201,22 +201,25 @@ pub trait Network: Send + Sync {
     /// backend, or, on a GPU, of another network.
     fn adopt(&mut self, packed: &PackedWeights) -> Result<(), Error>;
 
-    /// Takes a whole set of weights that [`Weights::check`] accepts.
+    /// Takes a whole set of weights that [`Weights::check`] accepts. Errors: those of the check; the backend's own.
     fn load(&mut self, weights: &Weights) -> Result<(), Error> {
         let packed = self.packer().pack(weights)?;
         self.adopt(&packed)
     }
 
-    /// Acts for a run of rows; a row's outputs do not depend on the others.
+    /// Acts for a run of rows; a row's outputs do not depend on the others. Errors: [`Error::State`] without weights,
+    /// and for slices of other lengths than the rows'; [`Error::Config`] for an exploration that the head does not
+    /// have; a device's own.
     fn forward(&mut self, input: &Forward<'_>, out: &mut Outcome<'_>) -> Result<(), Error>;
 
-    /// Takes over states that were written by others. A network that keeps none of its own has nothing to do.
+    /// Takes over states that were written by others. A network that keeps none of its own has nothing to do. Errors: a
+    /// device's own.
     fn push_states(&mut self, _states: &States) -> Result<(), Error> {
         Ok(())
     }
 
     /// Brings `states` up to date with what was remembered in earlier forwards. A network that keeps none of its own
-    /// has nothing to do.
+    /// has nothing to do. Errors: a device's own.
     fn pull_states(&mut self, _states: &States) -> Result<(), Error> {
         Ok(())
     }

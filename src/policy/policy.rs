@@ -176,7 +176,9 @@ impl<T: Task> Policy<T> {
         }
     }
 
-    /// The network outside a collector, for deployment.
+    /// The network outside a collector, for deployment. Errors: [`Error::State`] if the policy is no network;
+    /// [`Error::Network`] if it, or its statistics, do not fit the task; [`Error::Tensor`] for weights that do not fit;
+    /// [`Error::Conflict`] for statistics of a network that does not normalise.
     pub fn evaluator(&self) -> Result<Evaluator<T>, Error> {
         match &self.kind {
             PolicyKind::Network(network) => Evaluator::from_policy(network),
@@ -185,7 +187,7 @@ impl<T: Task> Policy<T> {
     }
 
     /// Acts once for observations by the distribution's mode. Builds the network anew: for repeated calls keep an
-    /// [`evaluator`](Self::evaluator).
+    /// [`evaluator`](Self::evaluator). Errors: those of `evaluator` and of [`Evaluator::evaluate`].
     pub fn evaluate(&self, observations: &[T::Observation]) -> Result<Evaluation<T>, Error> {
         self.evaluator()?.evaluate(observations)
     }

@@ -157,7 +157,8 @@ impl<T: Task> Clone for Replay<T> {
 }
 
 impl<T: Task> Replay<T> {
-    /// A buffer of `frames` frames in memory, which is taken at the first write.
+    /// A buffer of `frames` frames in memory, which is taken at the first write. Errors: [`Error::Config`] for an
+    /// illegal number of them.
     pub fn new(frames: u64) -> Result<Self, Error> {
         Self::with_config(ReplayConfig { capacity: Capacity::Frames(frames), ..ReplayConfig::default() })
     }

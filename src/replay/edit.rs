@@ -82,8 +82,8 @@ impl<T: Task> Replay<T> {
         Ok(())
     }
 
-    /// Lets `change` see and change the values of column `name` of frames, in their order; as [`set`](Self::set). Samplers
-    /// and writers stand still meanwhile.
+    /// Lets `change` see and change the values of column `name` of frames, in their order; as [`set`](Self::set), with
+    /// its errors. Samplers and writers stand still meanwhile.
     pub fn update<V: Pod>(&self, name: &str, frames: &[u64], mut change: impl FnMut(u64, &mut V)) -> Result<(), Error> {
         self.check_writable("update")?;
         let ring = self.written_ring(frames)?;

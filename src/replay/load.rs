@@ -35,7 +35,7 @@ impl<T: Task> Replay<T> {
     }
 
     /// Reads what [`save_to`](Self::save_to) has written, to its end. Memory: no more than the buffer itself and a few
-    /// times what is there to be read.
+    /// times what is there to be read. Errors: those of [`load`](Self::load), but for the file's.
     pub fn load_from(&self, from: &mut dyn Read, samplers: &mut [&mut dyn Saved<T>]) -> Result<(), Error> {
         let frozen: Vec<_> = samplers.iter().map(|sampler| sampler.freeze()).collect();
         self.check_writable("load")?;

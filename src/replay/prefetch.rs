@@ -126,7 +126,7 @@ impl<T: Task> Prefetch<T> {
         lock(&self.shared.queue).samples().count()
     }
 
-    /// As [`Sampler::update_priorities`]; counts from the next sample that is prepared on.
+    /// As [`Sampler::update_priorities`], with its errors; counts from the next sample that is prepared on.
     pub fn update_priorities(&self, frames: &[u64], priorities: &[f32]) -> Result<usize, Error> {
         lock(&self.shared.sampler).update_priorities(frames, priorities)
     }

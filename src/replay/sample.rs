@@ -244,7 +244,8 @@ impl<T: Task> Sample<T> {
         &self.specs
     }
 
-    /// A column as values of `V`, which has the column's stride.
+    /// A column as values of `V`, which has the column's stride. Errors: [`Error::Config`] for an unknown name;
+    /// [`Error::State`] for a `V` of another size.
     pub fn column<V: Pod>(&self, name: &str) -> Result<&[V], Error> {
         let Some(i) = self.specs.iter().position(|spec| spec.name == name) else {
             let legal: Vec<_> = self.specs.iter().map(|spec| &*spec.name).collect();

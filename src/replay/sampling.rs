@@ -110,14 +110,16 @@ pub struct Sampler<T: Task> {
 }
 
 impl<T: Task> Sampler<T> {
-    /// A sample of `batch_size` picks. Errors: [`Error::State`] while there is nothing to draw, or without a size.
+    /// A sample of `batch_size` picks. Errors: [`Error::State`] while there is nothing to draw, or without a size;
+    /// [`Error::Config`] for a size, or columns, that the way to draw cannot have; [`Error::Timeout`] past the buffer's
+    /// deadline, if its limiter lets nobody draw.
     pub fn sample(&mut self) -> Result<Sample<T>, Error> {
         let mut sample = Sample::default();
         self.sample_into(&mut sample)?;
         Ok(sample)
     }
 
-    /// A sample of `batch_size` picks in the memory of an old one.
+    /// A sample of `batch_size` picks in the memory of an old one. Errors: those of [`sample`](Self::sample).
     pub fn sample_into(&mut self, sample: &mut Sample<T>) -> Result<(), Error> {
         let Some(n) = self.batch_size else {
             let problem = "no batch_size was set; set it, or call sample_n".into();
@@ -126,7 +128,7 @@ impl<T: Task> Sampler<T> {
         self.sample_n(n, sample)
     }
 
-    /// A sample of `n` picks in the memory of an old one.
+    /// A sample of `n` picks in the memory of an old one. Errors: those of [`sample`](Self::sample), but for the size.
     pub fn sample_n(&mut self, n: usize, sample: &mut Sample<T>) -> Result<(), Error> {
         let Self { replay, sampling, draw, draws, picks, n_step, .. } = self;
         let turn = replay.gate().map(|gate| gate.begin_draw(n, replay.config().deadline)).transpose()?;

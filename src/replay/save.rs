@@ -73,7 +73,8 @@ impl<T: Task> Replay<T> {
         checkpoint::replace(path.as_ref(), |to| self.save_to(to, samplers))
     }
 
-    /// Writes what [`save`](Self::save) writes.
+    /// Writes what [`save`](Self::save) writes. Errors: [`Error::Config`] for a sampler of another buffer;
+    /// [`Error::Checkpoint`] for what `to` does not take.
     pub fn save_to(&self, to: &mut dyn Write, samplers: &[&dyn Saved<T>]) -> Result<(), Error> {
         // Samplers first: none may know of frames that come after the cursor.
         let frozen: Vec<_> = samplers.iter().map(|sampler| sampler.freeze()).collect();

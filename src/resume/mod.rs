@@ -75,7 +75,8 @@ impl<T: Task> Collector<T> {
         checkpoint::replace(path.as_ref(), |to| self.save_to(to))
     }
 
-    /// Writes what [`save`](Self::save) writes.
+    /// Writes what [`save`](Self::save) writes. Errors: those of `save`; [`Error::Checkpoint`] if `to` does not take
+    /// it.
     pub fn save_to(&self, to: &mut dyn Write) -> Result<(), Error> {
         let error = |problem: &str| Error::State { call: "save", problem: problem.into() };
         if self.state == State::Shut {
@@ -127,7 +128,7 @@ impl<T: Task> Collector<T> {
         self.load_file(path.as_ref(), true).map(drop)
     }
 
-    /// Reads what [`save_to`](Self::save_to) has written, to its end.
+    /// Reads what [`save_to`](Self::save_to) has written, to its end. Errors: those of [`load`](Self::load).
     pub fn load_from(&mut self, from: &mut dyn Read) -> Result<(), Error> {
         self.load_parts(from, true).map(drop)
     }

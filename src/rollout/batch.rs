@@ -18,8 +18,39 @@ use crate::{
 /// Frames in columns, independent of the collector: hold it, send it to another thread, drop it anywhere. Its memory
 /// goes back to the collector when it is dropped.
 ///
-/// All columns have [`len`](Self::len) slots, in the order that [`layout`](Self::layout) says. A slot whose
-/// [`flags`](Self::flags) are not valid holds no frame and is zeros.
+/// All columns have [`len`](Self::len) slots, in the order that [`layout`](Self::layout) says. By name, with what
+/// frames of the random warm-up (`init_random_frames`) hold in them, if it is something else there:
+///
+/// | name | dtype | shape of a frame | there | in the warm-up |
+/// |---|---|---|---|---|
+/// | `observation` | the task's | the task's | always | |
+/// | `action` | the task's | the task's | always | drawn from the space |
+/// | `reward` | f32 | `[]` | always | |
+/// | `end` | u8, an [`End`] | `[]` | always | |
+/// | `step` | u32, an [`EpisodeStep`] | `[]` | always | |
+/// | `trajectory` | u64, a [`TrajectoryId`] | `[]` | always | |
+/// | `flags` | u8, [`Flags`] | `[]` | always | [`Flags::RANDOM`] |
+/// | `version` | u64 | `[]` | always | that of the policy, which did not act |
+/// | `action_mask` | u8 | `[entries]` | [`Task::Mask`] is not `()` | |
+/// | `log_prob`, `value` | f32 | `[]` | a policy is a network | 0 |
+/// | `policy` | u32 | `[]` | several policies | that of the row, which did not act |
+/// | `logits` | f32 | `[logits]` | heads `Categorical`, `MultiDiscrete`, `MultiBinary` | 0 |
+/// | `mean` | f32 | `[elements]` | heads `Gaussian`, `TanhGaussian`, `Deterministic` | 0 |
+/// | `std` | f32 | `[elements]` | heads `Gaussian`, `TanhGaussian` | a free one as ever, else that of zeros |
+/// | `q_values` | f32 | `[actions]` | head `Q` | 0 |
+/// | `params` | f32 | `[parameters]` | a head for each field | 0 |
+/// | `entropy` | f32 | `[]` | heads but `Deterministic`, and `TanhGaussian`, also of a field | 0 |
+/// | `state` | f32 | `[width]`, of several networks the widest | `record_states` | 0 |
+/// | the user's | its fields' | its fields' | `record`: a component of the rows | |
+///
+/// From `logits` to `entropy` they take `record_distribution`. 0 is also the `log_prob` of a deterministic head, the
+/// `value` without a critic, and both of rows whose policy is no network, whose distributions are unspecified. Under
+/// `exploration: Random` these columns are as in the warm-up. `valid` and `random` are bits of `flags` with methods of
+/// their own; [`is_init`](Self::is_init) and [`next_observation`](Self::next_observation) are derived, not stored.
+///
+/// A slot whose [`flags`](Self::flags) are not valid holds no frame and is zeros: of a frame that was quarantined, a
+/// row that was left out, pending or gone, padding. But where a worker in step was preempted or lost, the first such
+/// slot of its rows has the `observation`, `action_mask` and `state` that followed their last frame.
 pub struct Batch<T: Task> {
     /// None only while dropped.
     pub(super) block: Option<Box<Block<T>>>,
@@ -155,12 +186,12 @@ impl<T: Task> Batch<T> {
         self.block().flags()
     }
 
-    /// Log-probability of each action; none for a policy without a distribution.
+    /// Log-probability of each action; none if no policy is a network.
     pub fn log_probs(&self) -> Option<&[f32]> {
         self.column("log_prob").ok()
     }
 
-    /// Value of each observation; none for a policy without a distribution.
+    /// Value of each observation; none if no policy is a network.
     pub fn values(&self) -> Option<&[f32]> {
         self.column("value").ok()
     }
@@ -182,7 +213,8 @@ impl<T: Task> Batch<T> {
         if self.ends()[i].ends_episode() { self.block().kept_next(i) } else { None }
     }
 
-    /// What each row of a time-major batch sees after the last tick; empty in other layouts.
+    /// What each row of a time-major batch sees after the last tick, zeros if its worker was preempted or lost before;
+    /// empty in other layouts.
     pub fn last_observations(&self) -> &[T::Observation] {
         &self.block().observations()[self.len()..]
     }
@@ -193,7 +225,7 @@ impl<T: Task> Batch<T> {
     }
 
     /// A column as values of `V`, which has the column's stride: `f32` for "value", the user's own type for an extra
-    /// column.
+    /// column. Errors: [`Error::Config`] for an unknown name; [`Error::State`] for a `V` of another size.
     pub fn column<V: Pod>(&self, name: &str) -> Result<&[V], Error> {
         let (bytes, spec) = self.column_bytes(name)?;
         spec.values(bytes)
@@ -209,13 +241,14 @@ impl<T: Task> Batch<T> {
     }
 
     /// A single-tensor column as an array of its elements: `[ticks, rows, …]`, `[frames, …]` or
-    /// `[trajectories, length, …]`. No copy.
+    /// `[trajectories, length, …]`. No copy. Errors: [`Error::Config`] for an unknown name; [`Error::State`] for a
+    /// column of named fields, and for an `E` of another size than its elements.
     pub fn array<E: Pod>(&self, name: &str) -> Result<ArrayViewD<'_, E>, Error> {
         let (bytes, spec) = self.column_bytes(name)?;
         column_array(bytes, spec, self.layout())
     }
 
-    /// [`array`](Self::array) of a time-major batch with rows first: `[rows, ticks, …]`, as a view with other strides.
+    /// [`array`](Self::array), of a time-major batch with rows first: `[rows, ticks, …]`. A view. Errors: as `array`.
     pub fn array_by_row<E: Pod>(&self, name: &str) -> Result<ArrayViewD<'_, E>, Error> {
         let mut array = self.array(name)?;
         if matches!(self.layout(), Layout::TimeMajor { .. }) {
@@ -228,7 +261,7 @@ impl<T: Task> Batch<T> {
     /// `[workers, ticks, rows / workers, …]`, as a view with other strides. Workers in step lie in their order. Their
     /// ticks one behind the other, `[workers · ticks, rows / workers, …]`, are a copy: `.to_shape(…)` of it.
     ///
-    /// Errors: those of `array`; another layout, and rows that `workers` does not divide.
+    /// Errors: those of `array`; [`Error::State`] for another layout, and for rows that `workers` does not divide.
     pub fn array_by_worker<E: Pod>(&self, name: &str, workers: usize) -> Result<ArrayViewD<'_, E>, Error> {
         let error = |problem: String| Error::State { call: "array_by_worker", problem };
         let Layout::TimeMajor { ticks, rows } = self.layout() else {
@@ -252,7 +285,8 @@ impl<T: Task> Batch<T> {
     ///
     /// A recurrent policy's value takes the state behind the frame, which time-major batches keep where an episode was
     /// truncated and at their edge; behind a terminated frame, whose value nobody uses, and where a row left the world
-    /// it takes zeros. Whole trajectories keep none: one that did not terminate is an error.
+    /// it takes zeros. Errors: [`Error::State`] for a policy without values, and of a recurrent one for whole
+    /// trajectories that did not terminate, which keep no state; those of the network's device.
     pub fn bootstrap_values(&self) -> Result<Vec<f32>, Error> {
         let (Some(critic), Some(values)) = (&self.critic, self.values()) else {
             let problem = "the policy gives no values; legal: a network with a critic".into();

@@ -252,8 +252,7 @@ impl<T: Task> Block<T> {
         &self.observations()[next.min(self.observations().len() - 1)]
     }
 
-    /// Turns slot `frame` into one that holds no frame: zeros in every column but the observation, whose tick may be
-    /// shared.
+    /// Turns slot `frame` into one that holds no frame: zeros in every column.
     pub(crate) fn clear_slot(&mut self, specs: &[ColumnSpec], frame: usize) {
         if let Layout::TimeMajor { rows, .. } = self.layout {
             self.mark(frame / rows.max(1), None);

@@ -67,8 +67,8 @@ impl Default for VTrace {
 
 impl Chain {
     /// From how frames ended and which slots hold one, where the frame after slot `i` would be slot `i + stride`: the
-    /// number of rows for `[ticks, rows]`, 1 for `[frames]` and `[trajectories, length]`. Errors: slices of different
-    /// lengths, a stride that does not divide them.
+    /// number of rows for `[ticks, rows]`, 1 for `[frames]` and `[trajectories, length]`. Errors: [`Error::Config`] for
+    /// slices of different lengths, and for a stride that does not divide them.
     pub fn new(ends: &[End], flags: &[Flags], stride: usize) -> Result<Self, Error> {
         same_length("flags", flags.len(), ends.len())?;
         if stride == 0 || !ends.len().is_multiple_of(stride) {
@@ -101,7 +101,8 @@ impl Chain {
     }
 
     /// Discounted sums of the rewards from each frame to the end of its chain, without a bootstrap value: what was
-    /// really received.
+    /// really received. Errors: [`Error::Config`] for a slice with other than a number a slot, and for a `gamma`
+    /// outside 0 to 1.
     pub fn rewards_to_go(&self, rewards: &[f32], gamma: f32) -> Result<Vec<f32>, Error> {
         self.check([("rewards", rewards)], [("gamma", gamma)])?;
         let mut sums = vec![0.0; rewards.len()];
@@ -110,7 +111,7 @@ impl Chain {
     }
 
     /// Discounted returns from each frame: as [`rewards_to_go`](Self::rewards_to_go), and at an edge the discounted
-    /// value of the real next observation.
+    /// value of the real next observation. Errors: those of `rewards_to_go`.
     pub fn returns_to_go(&self, rewards: &[f32], next_values: &[f32], gamma: f32) -> Result<Vec<f32>, Error> {
         self.check([("rewards", rewards), ("next_values", next_values)], [("gamma", gamma)])?;
         let mut sums = vec![0.0; rewards.len()];
@@ -122,7 +123,8 @@ impl Chain {
     }
 
     /// `n`-step returns (Sutton and Barto 2018, equation 7.1): the rewards of up to `n` frames, then the value of the
-    /// real next observation, unless the task ended. Fewer than `n` where the chain ends.
+    /// real next observation, unless the task ended. Fewer than `n` where the chain ends. Errors: those of
+    /// [`rewards_to_go`](Self::rewards_to_go); [`Error::Config`] for an `n` of 0.
     pub fn n_step(&self, rewards: &[f32], next_values: &[f32], n: usize, gamma: f32) -> Result<Vec<f32>, Error> {
         self.check([("rewards", rewards), ("next_values", next_values)], [("gamma", gamma)])?;
         if n == 0 {
@@ -146,7 +148,8 @@ impl Chain {
     }
 
     /// Generalised advantage estimation (Schulman et al. 2016, equation 16): `Â = δ + γλ Â'` with
-    /// `δ = r + γ V' - V`. Targets are `Â + V`, the λ-returns.
+    /// `δ = r + γ V' - V`. Targets are `Â + V`, the λ-returns. Errors: [`Error::Config`] for a slice with other than a
+    /// number a slot, and for a `gamma` or `lambda` outside 0 to 1.
     pub fn gae(
         &self,
         rewards: &[f32],
@@ -171,7 +174,8 @@ impl Chain {
 
     /// V-trace (Espeholt et al. 2018, equation 1 in its recursive form, remark 1): with the ratios
     /// `π(a|x) / μ(a|x) = exp(log_ratios)`, `v - V = ρδ + γ c (v' - V')`. Advantages are those of the policy gradient,
-    /// `ρ (r + γ v' - V)`; targets are `v`. At an edge `v'` is the value of the real next observation.
+    /// `ρ (r + γ v' - V)`; targets are `v`. At an edge `v'` is the value of the real next observation. Errors:
+    /// [`Error::Config`] for a slice with other than a number a slot, and for an option out of its bounds.
     pub fn vtrace(
         &self,
         rewards: &[f32],

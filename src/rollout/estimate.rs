@@ -11,7 +11,7 @@ use super::{
 use crate::{error::Error, task::Task};
 
 /// Discounted sums of rewards from each frame to the end of its episode or of the batch, without any value: what
-/// REINFORCE takes. `gamma` is 0 to 1.
+/// REINFORCE takes. `gamma` is 0 to 1. Errors: [`Error::Config`] for another one.
 ///
 /// ```
 /// use gleaner::{prelude::*, rollout::estimate};
@@ -26,19 +26,20 @@ pub fn rewards_to_go<T: Task>(batch: &Batch<T>, gamma: f32) -> Result<Vec<f32>, 
 }
 
 /// Discounted returns from each frame, with a bootstrap value where an episode was cut. `gamma` is 0 to 1. Errors: those
-/// of [`Batch::bootstrap_values`].
+/// of [`Batch::bootstrap_values`] and of [`Chain::returns_to_go`].
 pub fn returns_to_go<T: Task>(batch: &Batch<T>, gamma: f32) -> Result<Vec<f32>, Error> {
     Chain::of(batch).returns_to_go(batch.rewards(), &batch.bootstrap_values()?, gamma)
 }
 
-/// `n`-step returns, `n` at least 1; see [`Chain::n_step`]. `gamma` is 0 to 1. Errors: those of
+/// `n`-step returns, `n` at least 1; see [`Chain::n_step`], also for errors. `gamma` is 0 to 1. Errors: also those of
 /// [`Batch::bootstrap_values`].
 pub fn n_step<T: Task>(batch: &Batch<T>, n: usize, gamma: f32) -> Result<Vec<f32>, Error> {
     Chain::of(batch).n_step(batch.rewards(), &batch.bootstrap_values()?, n, gamma)
 }
 
 /// Generalised advantage estimation; see [`Chain::gae`]. `gamma` and `lambda` are 0 to 1. Frames of the random warm-up,
-/// which have no value recorded, get that of the newest adopted weights. Errors: those of [`Batch::bootstrap_values`].
+/// which have no value recorded, get that of the newest adopted weights. Errors: those of [`Batch::bootstrap_values`]
+/// and of [`Chain::gae`].
 ///
 /// ```
 /// use gleaner::{prelude::*, rollout::estimate};
@@ -55,8 +56,9 @@ pub fn gae<T: Task>(batch: &Batch<T>, gamma: f32, lambda: f32) -> Result<Estimat
 }
 
 /// V-trace; see [`Chain::vtrace`]. `log_probs` are the learner's, of the batch's actions, one a slot. Errors: those of
-/// [`Batch::bootstrap_values`]; [`Error::State`] if a frame is of the random warm-up, whose log-probability is not
-/// recorded: [`Batch::select`] the others first.
+/// [`Batch::bootstrap_values`] and of [`Chain::vtrace`]; [`Error::Config`] for other than a number a slot;
+/// [`Error::State`] if a frame is of the random warm-up, whose log-probability is not recorded: [`Batch::select`] the
+/// others first.
 pub fn vtrace<T: Task>(batch: &Batch<T>, log_probs: &[f32], options: &VTrace) -> Result<Estimate, Error> {
     let next_values = batch.bootstrap_values()?;
     if let Some(i) = batch.flags().iter().position(|flags| flags.random()) {

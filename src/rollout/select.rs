@@ -52,9 +52,8 @@ impl<T: Task> Batch<T> {
         Minibatches { order, parts: n.max(1), next: 0 }
     }
 
-    /// A flat batch of the frames at `slots`, in that order, copied; what followed each of them is kept.
-    ///
-    /// Slots outside the batch or without a frame are an error. The result holds no arena.
+    /// A flat batch of the frames at `slots`, in that order, copied; what followed each of them is kept. The result
+    /// holds no arena. Errors: [`Error::Config`] for a slot outside the batch or without a frame.
     pub fn select(&self, slots: &[usize]) -> Result<Self, Error> {
         if let Some(slot) = slots.iter().find(|slot| **slot >= self.len() || !self.flags()[**slot].valid()) {
             let legal = format!("slots below {} that hold a frame", self.len());

@@ -18,7 +18,7 @@ impl<T: Task> Batch<T> {
     /// Cuts a time-major batch where episodes change: `[pieces, longest]`, each piece padded with slots that hold no
     /// frame, row by row and in time order within a row. An episode that goes on beyond the batch stays cut: what
     /// followed its last frame here is [`next_observation`](Self::next_observation) of that frame. Copied; the result
-    /// holds no arena. A batch in another layout is an error: its trajectories are apart already.
+    /// holds no arena. Errors: [`Error::State`] for a batch in another layout, whose trajectories are apart already.
     pub fn split_trajectories(&self) -> Result<Self, Error> {
         let Layout::TimeMajor { ticks, rows } = self.layout() else {
             let problem = format!("the batch is {:?}; legal: a time-major one", self.layout());

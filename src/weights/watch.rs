@@ -81,7 +81,8 @@ impl WeightsFile {
         Ok(weights)
     }
 
-    /// Writes the file, under its own names; otherwise as [`Weights::save`]. Tensors to ignore are not written.
+    /// Writes the file, under its own names; otherwise as [`Weights::save`], with its errors. Tensors to ignore are not
+    /// written.
     pub fn save(&self, weights: &Weights) -> Result<(), Error> {
         save(&self.path, weights, &self.names)
     }

@@ -30,7 +30,8 @@ use run::Run;
 /// bring back. An environment that never
 /// ends is fine. The default options are used.
 ///
-/// Panics are caught, which needs `panic = "unwind"`; their usual messages are printed all the same.
+/// Panics are caught, which needs `panic = "unwind"`; their usual messages are printed all the same. Errors: the
+/// [`CheckReport`] of all that was found.
 ///
 /// ```
 /// gleaner::env::check_env::<gleaner::env::CartPole>().unwrap();
@@ -41,7 +42,7 @@ pub fn check_env<E: Env + Default>() -> Result<(), CheckReport> {
 
 /// [`check_env`] for an environment that `build` makes and `options` reset.
 ///
-/// `build` is called several times and must make equal environments.
+/// `build` is called several times and must make equal environments. Errors: those of `check_env`.
 pub fn check_env_with<E: Env>(build: impl Fn() -> E, options: &E::Options) -> Result<(), CheckReport> {
     let mut findings = Findings::default();
     let spaces = check_task::<E>(&mut findings);

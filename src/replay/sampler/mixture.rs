@@ -74,7 +74,7 @@ impl<T: Task> Mixture<T> {
         Ok(sample)
     }
 
-    /// A sample of `n` picks in the memory of an old one.
+    /// A sample of `n` picks in the memory of an old one. Errors: those of [`sample`](Self::sample).
     pub fn sample_into(&mut self, n: usize, sample: &mut Sample<T>) -> Result<(), Error> {
         self.share_out(n);
         sample.clear();
