@@ -145,7 +145,8 @@ impl<T: Task> HostBuilder<T> {
     /// recorded component's name that is taken, for rows that take more than `max_memory`, and for a number that
     /// another collector of the replay buffer has; [`Error::Space`]; [`Error::State`] if the task is in the world
     /// already, or the buffer's handle is read-only; [`Error::Network`], [`Error::Tensor`] and those of the device for
-    /// a policy that cannot act. Where gleaner steps, also those of factories and first resets.
+    /// a policy that cannot act. Where gleaner steps, also those of factories and first resets; the task then stays in the
+    /// world without a frame.
     pub fn install(self, world: &mut World) -> Result<Installed<T>, Error> {
         let Self { config, policy, extras, owned, replay } = self;
         config.check(replay.is_some())?;
@@ -208,11 +209,16 @@ impl<T: Task> HostBuilder<T> {
         install_parts(world, &mut schedule, parts);
         set_apart::<T>(world, &mut schedule);
         world.resource_mut::<TickPlan<T>>().active = 0;
-        match owned {
-            Some((rows, stepper)) => own_rows(world, &mut schedule, (rows, stepper), limit, config.seed, &monitor)?,
-            None => host_rows::<T>(world, &mut schedule),
-        }
+        let begun = match owned {
+            Some((rows, stepper)) => own_rows(world, &mut schedule, (rows, stepper), limit, config.seed, &monitor),
+            None => {
+                host_rows::<T>(world, &mut schedule);
+                Ok(())
+            }
+        };
+        // The world's other tasks go on also if this one's environments cannot begin.
         world.resource_mut::<Schedules>().insert(schedule);
+        begun?;
         Ok(Installed { weights, monitor, evaluator })
     }
 }

@@ -38,12 +38,17 @@ impl Part {
 impl<T: Task> Source for ParamsSource<T> {
     fn record(&mut self, world: &World, _in_order: bool, out: &mut [u8]) {
         for actor in self.policy.iter(world) {
-            let ActorKind::Network(network) = &actor.kind else { continue };
-            let Some(recorded) = &network.recorded else { continue };
             let (first, count) = (actor.duty.rows.start as usize, actor.duty.rows.len());
+            let to = out.chunks_exact_mut(self.part.bytes()).skip(first).take(count);
+            let network = if let ActorKind::Network(network) = &actor.kind { Some(network) } else { None };
+            let Some((network, recorded)) = network.and_then(|network| Some((network, network.recorded.as_ref()?)))
+            else {
+                // An arena may hold what another rollout had there.
+                to.for_each(|to| to.fill(0));
+                continue;
+            };
             let width = network.plan.head.params();
-            let rows = recorded.params.chunks_exact(width).zip(&recorded.entropies).skip(first).take(count);
-            let to = out.chunks_exact_mut(self.part.bytes()).skip(first);
+            let rows = recorded.params.chunks_exact(width).zip(&recorded.entropies).skip(first);
             for (to, (params, entropy)) in to.zip(rows) {
                 match self.part {
                     Part::Entropy => to.copy_from_slice(&entropy.to_ne_bytes()),

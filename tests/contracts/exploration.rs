@@ -253,3 +253,20 @@ fn the_actions_of_a_hosts_system_are_acted_on_and_recorded() {
         assert_eq!(frames, 120);
     }
 }
+
+/// Arenas are used again, by rollouts and by batches of whole trajectories.
+#[test]
+fn rows_without_a_distribution_have_none_recorded() {
+    let network = Policy::network(NetworkSpec::default()).backend(Backend::Cpu);
+    let builder = Collector::<CartPole>::builder().rows(6).frames_per_batch(60).trajs_per_batch(1).max_arenas(2);
+    let builder = builder.policies([(0..2, Policy::random()), (2..6, network)]).record_distribution(true);
+    let mut rows = [0; 6];
+    for batch in builder.build().unwrap().take(60) {
+        let batch = batch.unwrap();
+        let row = batch.trajectories()[0].row.0 as usize;
+        let logits = batch.column::<[f32; 2]>("logits").unwrap();
+        assert!(logits.iter().all(|logits| (*logits == [0.0; 2]) == (row < 2)), "row {row}: {logits:?}");
+        rows[row] += 1;
+    }
+    assert!(rows.iter().all(|batches| *batches > 3), "{rows:?}");
+}

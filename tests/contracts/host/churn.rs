@@ -204,3 +204,46 @@ fn a_rollout_beyond_all_memory_is_refused() {
     let error = HostBuilder::<Tag>::new(Policy::random()).config(config).install(&mut world).err().expect("too long");
     assert!(error.to_string().contains("ticks_per_batch is 2147483647"), "{error}");
 }
+
+/// An environment that cannot begin.
+#[derive(Component, Default)]
+struct Broken;
+
+impl Task for Broken {
+    type Observation = f32;
+    type Action = i32;
+    type Mask = ();
+    fn observation_space() -> Space {
+        Space::unbounded(1)
+    }
+    fn action_space() -> Space {
+        Space::discrete(2)
+    }
+}
+
+impl Env for Broken {
+    type Options = ();
+
+    fn reset(&mut self, _: &(), _: &mut Stream) -> f32 {
+        panic!("nothing to begin with")
+    }
+
+    fn step(&mut self, _: &i32, _: &mut Stream) -> Transition<f32> {
+        unreachable!("it never begins")
+    }
+}
+
+#[test]
+fn a_task_that_cannot_begin_leaves_the_others_alone() {
+    let mut world = strict(Executor::SingleThreaded);
+    let config = || HostConfig { ticks_per_batch: 4, ..HostConfig::default() };
+    HostBuilder::<CartPole>::environments(3, Policy::random()).config(config()).install(&mut world).expect("legal");
+    let error = HostBuilder::<Broken>::environments(2, Policy::random()).config(config()).install(&mut world).err();
+    let error = error.expect("a reset panics").to_string();
+    assert!(error.contains("nothing to begin with"), "{error}");
+    (0..8).for_each(|_| world.run_schedule(Collect));
+    assert_eq!(world.resource::<Batches<CartPole>>().stats().frames, 24);
+    assert_eq!(world.resource::<Batches<Broken>>().stats().stepped_frames, 0);
+    let again = HostBuilder::<Broken>::environments(2, Policy::random()).install(&mut world).err();
+    assert!(again.is_some_and(|error| error.to_string().contains("is in this world already")));
+}
