@@ -62,8 +62,6 @@ pub mod schedule;
 pub mod seed;
 mod shutdown;
 pub mod space;
-#[cfg(test)]
-mod space_tests;
 pub mod stats;
 pub mod task;
 pub mod weights;

@@ -1,5 +1,8 @@
 //! Spaces: what values observations and actions take.
 
+#[cfg(test)]
+mod tests;
+
 use std::fmt;
 
 use serde::{Deserialize, Serialize};

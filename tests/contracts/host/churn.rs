@@ -64,8 +64,10 @@ fn a_disabled_row_has_no_frames() {
 #[test]
 fn any_coming_and_going_is_survived() {
     for seed in 0..256 {
-        let config = HostConfig { ticks_per_batch: 5, max_arenas: 64, ..HostConfig::default() };
-        let mut world = world(HostConfig { max_frames_per_traj: Some(4), ..config });
+        let mut world = strict([Executor::SingleThreaded, Executor::MultiThreaded][seed as usize % 2]);
+        let config = HostConfig { ticks_per_batch: 1 + seed as usize % 33, max_arenas: 64, ..HostConfig::default() };
+        let config = HostConfig { max_frames_per_traj: Some(4), set_truncated: seed % 3 == 0, ..config };
+        HostBuilder::<Tag>::new(Policy::random()).config(config).install(&mut world).expect("legal options");
         let mut random = Stream::new(gleaner::seed::Seed(seed), 0, gleaner::seed::Purpose::Env, 0);
         let mut rows = Vec::new();
         let mut tag = 0;
