@@ -12,7 +12,8 @@ use bevy_ecs::prelude::*;
 
 use crate::{
     components::{
-        ColumnSpec, EpisodeReturn, RolloutSlot, RowIndex, Slot, Threads, TickPlan, TickReport, TrajectoryId, rows_of,
+        ColumnSpec, EpisodeReturn, OwnWorld, RolloutSlot, RowIndex, Slot, Threads, TickPlan, TickReport, TrajectoryId,
+        rows_of,
     },
     config::CollectorConfig,
     error::Error,
@@ -26,7 +27,7 @@ use crate::{
 
 /// The parts of a collector that tick.
 pub(crate) struct Drive<T: Task> {
-    pub world: World,
+    pub world: OwnWorld,
     pub schedule: Schedule,
     threads: Option<Threads>,
     pub pool: ArenaPool<T>,
@@ -44,7 +45,7 @@ pub(crate) struct Drive<T: Task> {
 impl<T: Task> Drive<T> {
     /// The parts of a collector of `rows`, which are in `world` already.
     pub(crate) fn new(
-        mut world: World,
+        mut world: OwnWorld,
         schedule: Schedule,
         threads: Option<Threads>,
         pool: ArenaPool<T>,

@@ -209,7 +209,7 @@ impl<T: Task> Running<T> {
     /// and is left to itself.
     pub fn shutdown(mut self, timeout: Duration) -> Result<Collector<T>, Error> {
         self.running = false;
-        let stopped = self.crew.stop(until(timeout)).pop();
+        let stopped = self.crew.give_back(until(timeout)).pop();
         self.stopped()?;
         match stopped {
             Some((_, Stopped::Back(mut driver))) => {
@@ -220,7 +220,9 @@ impl<T: Task> Running<T> {
             Some((_, Stopped::Stuck)) => {
                 Err(Error::Timeout { what: "the end of the collector's thread", deadline: timeout })
             }
-            None => Err(Error::State { call: "shutdown", problem: "the thread is gone".into() }),
+            Some((_, Stopped::Closed(_))) | None => {
+                Err(Error::State { call: "shutdown", problem: "the thread is gone".into() })
+            }
         }
     }
 

@@ -20,7 +20,7 @@ use crate::{
     build::{self, Build, Share, build_rows},
     builder::{Extra, Setup},
     collector::Collector,
-    components::{ColumnSpec, RolloutSlot, Worker},
+    components::{ColumnSpec, OwnWorld, RolloutSlot, Worker},
     config::CollectorConfig,
     drive::Drive,
     env::Stepper,
@@ -201,7 +201,7 @@ impl<T: Task> Parts<T> {
         children: &[Child<T>],
     ) -> Result<Collector<T>, Error> {
         let config = self.config.clone();
-        let mut world = World::new();
+        let mut world = OwnWorld::default();
         let policies = self.policies.share(0..config.rows).by_number();
         let columns = build::columns(&mut world, &config, &policies, &build::plans(&policies)?, &self.extras)?;
         let specs: Arc<[ColumnSpec]> = columns.specs.clone().into();

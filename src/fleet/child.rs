@@ -1,11 +1,8 @@
 //! What a worker's thread owns: a collector of its rows.
 
-use std::{
-    panic::{AssertUnwindSafe, catch_unwind},
-    sync::{
-        Arc,
-        atomic::{AtomicBool, AtomicU64, Ordering::Relaxed},
-    },
+use std::sync::{
+    Arc,
+    atomic::{AtomicBool, AtomicU64, Ordering::Relaxed},
 };
 
 use super::threads::Common;
@@ -13,7 +10,7 @@ use crate::{
     collector::Collector,
     config::CollectorConfig,
     drive::Ticks,
-    error::{Error, panic_message},
+    error::Error,
     rollout::Place,
     task::Task,
     workers::{Job, Made},
@@ -58,14 +55,6 @@ impl<T: Task> Child<T> {
         if let Some(ordered) = &self.ordered {
             ordered.store(false, Relaxed);
         }
-    }
-
-    /// Drops the collector; a panic of user code in it is an error.
-    pub(super) fn close(self) -> Result<(), Error> {
-        let worker = self.worker;
-        catch_unwind(AssertUnwindSafe(|| drop(self))).map_err(|payload| {
-            Error::worker(worker, format!("it panicked when it was dropped: {}", panic_message(payload)))
-        })
     }
 }
 
@@ -158,5 +147,9 @@ impl<T: Task> Job for Child<T> {
             Err(Error::ArenasHeld { .. }) => Made::Nothing,
             Err(error) => Made::Failed(error),
         }
+    }
+
+    fn close(mut self: Box<Self>) -> Result<(), Error> {
+        self.collector.drive.world.drop_envs()
     }
 }

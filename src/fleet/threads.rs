@@ -271,7 +271,12 @@ impl<T: Task> Fleet<T> for ThreadFleet<T> {
         let mut errors = Vec::new();
         for (worker, stopped) in self.crew.stop(until(timeout)) {
             let (status, error) = match stopped {
-                Stopped::Back(child) => (WorkerStatus::Ended, child.close().err()),
+                Stopped::Back(_) => (WorkerStatus::Ended, None),
+                Stopped::Closed(closed) => {
+                    // Also of one that was given up before.
+                    errors.extend(closed.err());
+                    (WorkerStatus::Ended, None)
+                }
                 Stopped::Died(error) => (WorkerStatus::Dead, Some(error)),
                 Stopped::Stuck => {
                     let error = Error::worker(worker, "it is stuck; its thread is left to itself");
