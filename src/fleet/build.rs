@@ -4,7 +4,7 @@ use std::{
     ops::Range,
     sync::{
         Arc, Mutex,
-        atomic::{AtomicBool, AtomicU64, AtomicUsize},
+        atomic::{AtomicBool, AtomicU64},
     },
 };
 
@@ -267,10 +267,8 @@ impl<T: Task> Parts<T> {
                 }
             }
         }
-        let share = config.preemptive_threshold.map_or(workers, |share| (workers as f32 * share) as usize);
-        let filling = Mutex::new(Filling { merge: None, lives: vec![Some(0); workers] });
-        // All together are never waited for less.
-        let enough = if share >= workers { usize::MAX } else { share.max(1) };
+        let filling = Mutex::new(Filling { merge: None, lives: vec![Some(0); workers], finished: 0 });
+        let share = config.preemptive_threshold.unwrap_or(1.0);
         let members: Vec<_> = children.iter().zip(ranges).map(|(child, rows)| Member::of(child, rows, 0)).collect();
         let tokens: Vec<Arc<()>> = children.iter().map(|_| Arc::default()).collect();
         for (worker, (member, token)) in members.iter().zip(&tokens).enumerate() {
@@ -283,7 +281,7 @@ impl<T: Task> Parts<T> {
             members,
             weights,
             pace: config.max_staleness.map(|most| Pace::new(most, workers)),
-            common: Arc::new(Common { filling, stop, finished: AtomicUsize::new(0), enough }),
+            common: Arc::new(Common { filling, stop, share }),
             deadline: config.deadline(),
             on_fault: config.on_worker_fault.unwrap_or_default(),
             parts: Arc::new(self),

@@ -75,10 +75,14 @@ impl<T: Task> Child<T> {
         left: u64,
     ) -> Result<(), Error> {
         let done = self.roll_parts(common, round, first, ticks, left);
-        let filling = common.lock();
-        let counts = filling.lives[self.worker] == Some(self.life) && filling.is_of(round) && done.is_ok();
-        if counts && common.finished.fetch_add(1, Relaxed) + 1 >= common.enough {
-            common.stop.store(true, Relaxed);
+        let mut filling = common.lock();
+        if filling.lives[self.worker] == Some(self.life) && filling.is_of(round) {
+            match done {
+                Ok(()) => filling.finished += 1,
+                // It will be given up when it is heard; the others are preempted as if it was.
+                Err(_) => filling.lives[self.worker] = None,
+            }
+            common.preempt(&filling);
         }
         drop(filling);
         done
