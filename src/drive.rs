@@ -184,9 +184,7 @@ impl<T: Task> Drive<T> {
 
     /// Counts what is in flight as lost: nobody waits for it.
     pub(crate) fn lose_in_flight(&mut self) {
-        let mut ledger = self.monitor.ledger();
-        let lost = ledger.take_in_flight();
-        ledger.counters.discarded.fault += lost;
+        self.monitor.ledger().give_up();
     }
 
     /// Joins a finished rollout to the running episodes; of these at most `max_open` frames stay, if there is a limit.

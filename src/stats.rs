@@ -209,6 +209,19 @@ impl Ledger {
         std::mem::take(&mut self.in_flight) + std::mem::take(&mut self.sent)
     }
 
+    /// Keeps what is cumulative of a worker that is given up; what it had in flight is lost to a fault.
+    pub(crate) fn give_up(&mut self) {
+        let lost = self.take_in_flight();
+        self.counters.discarded.fault += lost;
+        *self = Self { counters: self.counters, row_restarts: self.row_restarts, ..Self::default() };
+    }
+
+    /// Counts on from lives of the same worker that were given up.
+    pub(crate) fn follow(&mut self, lives: &Self) {
+        self.add(lives);
+        self.counters.frames += lives.counters.frames;
+    }
+
     /// Counts what a replay buffer got.
     pub(crate) fn written(&mut self, frames: u64, trajectories: u64) {
         self.counters.written_frames += frames;

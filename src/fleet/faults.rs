@@ -81,8 +81,7 @@ impl<T: Task> ThreadFleet<T> {
         let member = &mut self.members[worker];
         member.status = if failed { WorkerStatus::Dead } else { WorkerStatus::Abandoned };
         let mut ledger = member.monitor.ledger();
-        let lost = ledger.take_in_flight();
-        ledger.counters.discarded.fault += lost;
+        ledger.give_up();
         let stepped = ledger.counters.stepped_frames;
         drop(ledger);
         // What it took of the budget; one that is stuck may step it yet.

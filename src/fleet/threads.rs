@@ -22,7 +22,7 @@ use crate::{
     error::Error,
     policy::WorkerCritics,
     rollout::{Block, Merge, Rollout},
-    stats::Monitor,
+    stats::{Ledger, Monitor},
     task::Task,
     workers::{Crew, LOOK, Parcel, Patience, Reply, Stopped, open, until},
 };
@@ -153,6 +153,21 @@ impl<T: Task> Fleet<T> for ThreadFleet<T> {
 
     fn statuses(&self) -> Vec<WorkerStatus> {
         self.members.iter().map(|member| member.status).collect()
+    }
+
+    fn lives(&self) -> Vec<u32> {
+        self.members.iter().map(|member| member.life).collect()
+    }
+
+    fn follow_lives(&mut self, lives: Vec<(u32, Option<Ledger>)>) {
+        for (worker, (life, lost)) in lives.into_iter().enumerate() {
+            self.members[worker].life = life;
+            if let Some(ledger) = lost {
+                self.give_up(worker, true);
+                self.leave_out(worker);
+                *self.members[worker].monitor.ledger() = ledger;
+            }
+        }
     }
 
     fn roll(
