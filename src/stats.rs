@@ -1,5 +1,6 @@
 //! Counters: a ledger in which each stepped frame has exactly one fate.
 
+mod metrics;
 mod monitor;
 
 use std::collections::VecDeque;
@@ -8,6 +9,7 @@ use serde::{Deserialize, Serialize};
 
 use crate::components::Trajectory;
 
+pub use metrics::StatsOf;
 pub use monitor::Monitor;
 pub(crate) use monitor::{Fixed, Watched};
 
