@@ -270,7 +270,8 @@ impl<T: Task, S: Stepper<T> + 'static> CollectorBuilder<T, S> {
         self
     }
 
-    /// Called before each rollout; an error ends the iteration with it.
+    /// Called before each rollout, and where rows do not step together before each batch, or write to a buffer; an error ends
+    /// the iteration with it.
     #[must_use]
     pub fn pre_collect(mut self, hook: impl FnMut() -> Result<(), BoxError> + Send + 'static) -> Self {
         self.hooks.pre_collect = Some(Box::new(hook));
