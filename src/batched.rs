@@ -101,6 +101,7 @@ impl<T: Task> Collector<T> {
     /// One turn: waits for rows that are ready, at most `most` of them, and lets them act again. Only those that came have
     /// frames.
     pub(crate) fn turn(&mut self, most: usize) -> Result<Box<Block<T>>, Error> {
+        self.begin()?;
         let block = self.drive.pool.take()?;
         if let Err(error) = self.stepper.receive(&mut self.drive.world, most) {
             self.drive.pool.give_back(block);
@@ -113,10 +114,6 @@ impl<T: Task> Collector<T> {
     /// none.
     pub(crate) fn flat_batch(&mut self) -> Result<Option<Batch<T>>, Error> {
         let (wanted, specs) = (self.frames_per_batch(), self.drive.specs.clone());
-        // A call that found no arena is made again: the batch has begun already.
-        if self.held() == 0 && self.ticks_left() > 0 {
-            self.prepare()?;
-        }
         while self.held() < wanted && self.ticks_left() > 0 {
             let missing = wanted - self.held();
             let block = self.turn(missing)?;

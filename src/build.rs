@@ -7,7 +7,7 @@ use bevy_ecs::{prelude::*, schedule::LogLevel};
 use crate::{
     builder::{Extra, Setup},
     collector::Collector,
-    components::{ColumnSpec, Parallelism, Threads, TickPlan, Worker},
+    components::{ColumnSpec, OwnWorld, Parallelism, Threads, TickPlan, Worker},
     config::CollectorConfig,
     drive::Drive,
     env::{PoolShare, Spawn, Stepper},
@@ -87,7 +87,7 @@ pub(crate) fn build<T: Task>(parts: Build<T>) -> Result<Collector<T>, Error> {
 pub(crate) fn build_rows<T: Task>(parts: Build<T>, share: Share) -> Result<Collector<T>, Error> {
     let Build { config, policies, mut stepper, hooks, extras, setup, replay, max_memory, act, .. } = parts;
     let effective = config.effective_frames_per_batch();
-    let mut world = World::new();
+    let mut world = OwnWorld::default();
     // Conflicts among gleaner's own systems are errors; a host's systems only warn.
     let ambiguity = if setup.is_empty() { LogLevel::Error } else { LogLevel::Warn };
     let mut schedule = Collect::schedule_with(config.executor, config.overlap, ambiguity);

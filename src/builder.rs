@@ -270,7 +270,7 @@ impl<T: Task, S: Stepper<T> + 'static> CollectorBuilder<T, S> {
         self
     }
 
-    /// Called before each rollout; with workers that deliver on their own, before each batch is asked for. With
+    /// Called before each rollout; where rows do not step together, before each batch, or write to a buffer. With
     /// [`reset_at_each_iter`](Self::reset_at_each_iter) the reset came with the last tick of the rollout before: what
     /// the hook changes about how episodes start acts at the end of the coming rollout, so one batch later. An error,
     /// or a panic, ends the iteration with [`Error::Hook`], after a clean shutdown.

@@ -94,6 +94,8 @@ pub struct Collector<T: Task> {
     /// Whether a wait for episodes is left after a rollout, so that orders are seen; and whether it was, at the last call.
     pub(crate) stepwise: bool,
     pub(crate) not_yet: bool,
+    /// Whether the next batch has begun: what comes before it is done.
+    pub(crate) begun: bool,
     /// Ends a rollout at its next tick.
     pub(crate) stop: Arc<AtomicBool>,
     /// Whether this worker's episodes are joined by who delivers them.
@@ -133,6 +135,7 @@ impl<T: Task> Collector<T> {
             budget: None,
             stepwise: false,
             not_yet: false,
+            begun: false,
             stop: Arc::default(),
             joined_in_front: false,
             feed: Feed::default(),

@@ -116,7 +116,8 @@ pub struct CollectorConfig {
     /// Rows of each worker. Only with `workers`. Default: as even as they go, the first workers one more.
     pub worker_rows: Option<Vec<usize>>,
     /// Share of the workers, above 0 and at most 1, after which a synchronous rollout ends for the others too, where they
-    /// stand: their later slots hold no frame. Only with `workers` that deliver in step. Default: 1, all are waited for.
+    /// stand: their later slots hold no frame, and their episodes go on in the next one. Workers that were lost do not count.
+    /// Not with `reset_at_each_iter`. Only with `workers` that deliver in step. Default: 1, all are waited for.
     pub preemptive_threshold: Option<f32>,
     /// Longest time that a worker may take for a rollout, or for an order between two. Only with `workers`. Default: 2
     /// minutes.

@@ -12,7 +12,8 @@ use bevy_ecs::prelude::*;
 
 use crate::{
     components::{
-        ColumnSpec, EpisodeReturn, RolloutSlot, RowIndex, Slot, Threads, TickPlan, TickReport, TrajectoryId, rows_of,
+        ColumnSpec, EpisodeReturn, OwnWorld, RolloutSlot, RowIndex, Slot, Threads, TickPlan, TickReport, TrajectoryId,
+        rows_of,
     },
     config::CollectorConfig,
     error::Error,
@@ -26,7 +27,7 @@ use crate::{
 
 /// The parts of a collector that tick.
 pub(crate) struct Drive<T: Task> {
-    pub world: World,
+    pub world: OwnWorld,
     pub schedule: Schedule,
     threads: Option<Threads>,
     pub pool: ArenaPool<T>,
@@ -44,7 +45,7 @@ pub(crate) struct Drive<T: Task> {
 impl<T: Task> Drive<T> {
     /// The parts of a collector of `rows`, which are in `world` already.
     pub(crate) fn new(
-        mut world: World,
+        mut world: OwnWorld,
         schedule: Schedule,
         threads: Option<Threads>,
         pool: ArenaPool<T>,
@@ -183,9 +184,7 @@ impl<T: Task> Drive<T> {
 
     /// Counts what is in flight as lost: nobody waits for it.
     pub(crate) fn lose_in_flight(&mut self) {
-        let mut ledger = self.monitor.ledger();
-        let lost = ledger.take_in_flight();
-        ledger.counters.discarded.fault += lost;
+        self.monitor.ledger().give_up();
     }
 
     /// Joins a finished rollout to the running episodes; of these at most `max_open` frames stay, if there is a limit.

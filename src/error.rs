@@ -1,6 +1,11 @@
 //! What can go wrong, each message with the field or entity, the value and what is legal.
 
-use std::{error::Error as StdError, path::PathBuf, time::Duration};
+use std::{
+    error::Error as StdError,
+    panic::{AssertUnwindSafe, catch_unwind},
+    path::PathBuf,
+    time::Duration,
+};
 
 /// An error of user code: a hook, a factory, a post-processing step.
 pub type BoxError = Box<dyn StdError + Send + Sync>;
@@ -47,7 +52,7 @@ pub enum Error {
         "environment panicked in {call}: {message} (worker {worker}, row {row}, episode {episode}, step {step}, seed {seed})"
     )]
     EnvPanic {
-        /// "build", "reset", "step" or "action_mask".
+        /// "build", "reset", "step", "action_mask" or "drop".
         call: &'static str,
         /// The panic's message.
         message: String,
@@ -298,5 +303,12 @@ pub(crate) fn panic_message(payload: Box<dyn std::any::Any + Send>) -> String {
         Err(payload) => payload
             .downcast_ref::<&str>()
             .map_or_else(|| "a panic without a message".into(), |message| (*message).into()),
+    }
+}
+
+/// Drops what holds user code, whose drop may panic.
+pub(crate) fn discard<V>(value: V) {
+    if let Err(payload) = catch_unwind(AssertUnwindSafe(|| drop(value))) {
+        tracing::warn!("user code panicked when it was dropped: {}", panic_message(payload));
     }
 }

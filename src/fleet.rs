@@ -20,7 +20,7 @@ use crate::{
     components::WorkerStatus,
     error::Error,
     rollout::{Batch, Block, Rollout},
-    stats::Monitor,
+    stats::{Ledger, Monitor},
     task::Task,
     workers::{Parcel, open},
 };
@@ -47,6 +47,12 @@ pub(crate) trait Fleet<T: Task>: Send {
     fn live_rows(&self) -> usize;
 
     fn statuses(&self) -> Vec<WorkerStatus>;
+
+    /// By worker: how often it was restarted.
+    fn lives(&self) -> Vec<u32>;
+
+    /// Goes on where workers stood that were restarted so often, or lost with these counters.
+    fn follow_lives(&mut self, lives: Vec<(u32, Option<Ledger>)>);
 
     /// Collects a rollout of `ticks` ticks of all workers, whose last tick steps as many rows as `left` frames allow.
     /// Returns it with the rows of workers that were lost meanwhile.
@@ -101,9 +107,10 @@ impl<T: Task> dyn Fleet<T> + '_ {
         self.on(given.filter(|(_, own)| !own.is_empty()), move |worker, own| work(worker, &own))
     }
 
-    fn on<A: Send + 'static, R: Send + 'static>(
+    /// The same with something for some, given with their numbers.
+    pub(crate) fn on<A: Send + 'static, R: Send + 'static>(
         &self,
-        given: impl Iterator<Item = (usize, A)>,
+        given: impl IntoIterator<Item = (usize, A)>,
         work: impl Fn(&mut Collector<T>, A) -> R + Clone + Send + 'static,
     ) -> Result<Vec<R>, Error> {
         let errand = |(worker, given)| {
@@ -111,6 +118,6 @@ impl<T: Task> dyn Fleet<T> + '_ {
             let errand: Errand<T> = Box::new(move |collector| Box::new(work(collector, given)));
             (worker, errand)
         };
-        Ok(self.send(given.map(errand).collect())?.into_iter().map(|answer| open(answer)).collect())
+        Ok(self.send(given.into_iter().map(errand).collect())?.into_iter().map(|answer| open(answer)).collect())
     }
 }

@@ -31,7 +31,6 @@ impl<T: Task> Collector<T> {
     /// Steps one rollout and returns its block.
     pub(crate) fn roll(&mut self) -> Result<Box<Block<T>>, Error> {
         if self.config.async_batched.is_some() {
-            self.prepare()?;
             return self.turn(usize::MAX);
         }
         // The arena first: a call that finds none is made again, and the hook belongs to a rollout.
@@ -57,7 +56,16 @@ impl<T: Task> Collector<T> {
         Ok(block)
     }
 
-    pub(crate) fn prepare(&mut self) -> Result<(), Error> {
+    /// [`prepare`](Self::prepare), once for each batch, however often it is waited for.
+    pub(crate) fn begin(&mut self) -> Result<(), Error> {
+        if !self.begun {
+            self.prepare()?;
+            self.begun = true;
+        }
+        Ok(())
+    }
+
+    fn prepare(&mut self) -> Result<(), Error> {
         // First: after its error the rollout is begun anew.
         self.look_for_weights()?;
         if let Some(hook) = &mut self.hooks.pre_collect {
@@ -94,6 +102,7 @@ impl<T: Task> Collector<T> {
         if let Some(mut assembly) = self.drive.assembly() {
             assembly.emit(&mut block, &specs, n, padded);
         }
+        self.begun = false;
         Ok(self.wrap(block))
     }
 
@@ -140,10 +149,7 @@ impl<T: Task> Collector<T> {
 
     /// The next batch of any worker.
     fn receive(&mut self) -> Result<Option<Batch<T>>, Error> {
-        self.look_for_weights()?;
-        if let Some(hook) = &mut self.hooks.pre_collect {
-            guarded("pre_collect", hook)?;
-        }
+        self.begin()?;
         let Some(fleet) = &mut self.fleet else { return Ok(None) };
         let (worker, mut batch) = match fleet.receive(&self.drive.monitor, self.stepwise)? {
             Received::Batch(worker, batch) => (worker, batch),
@@ -153,6 +159,7 @@ impl<T: Task> Collector<T> {
             }
             Received::Through => return Ok(None),
         };
+        self.begun = false;
         self.drive.monitor.receive(&worker, batch.frames() as u64);
         batch.set_index(self.drive.monitor.ledger().counters.batches);
         Ok(Some(batch))

@@ -82,6 +82,7 @@ impl<T: Task> Collector<T> {
         loop {
             let receipt = self.drive.writer().map(|mut writer| writer.take_receipt()).transpose()?.flatten();
             if receipt.is_some() {
+                self.begun = false;
                 return Ok(receipt);
             }
             let batch = if flat {

@@ -166,9 +166,28 @@ impl<T: Task> Running<T> {
         }
     }
 
-    /// Waits until all workers answered, each between two of its rollouts. Errors: [`Error::Timeout`]; what stopped it.
+    /// Waits until all workers answered, each between two of its rollouts, and act by weights at least as new as the newest
+    /// ones at this call. Errors: [`Error::Timeout`]; at once what stopped the collection, and [`Error::State`] if it ended
+    /// before they act.
     pub fn wait_ready(&mut self, deadline: Duration) -> Result<(), Error> {
-        self.on_driver(deadline, |driver| driver.collector.answer())?
+        let end = until(deadline);
+        let newest: Vec<_> =
+            self.worker_models.iter().chain([&self.models]).map(|own| (own.clone(), own.versions())).collect();
+        self.on_driver(deadline, |driver| driver.collector.answer())??;
+        for (models, versions) in newest {
+            while models.wait_adopted(&versions, LOOK).is_err() {
+                let running = self.is_running();
+                self.check()?;
+                if !running {
+                    let problem = "the collection ended before the newest weights acted".into();
+                    return Err(Error::State { call: "wait_ready", problem });
+                }
+                if Instant::now() >= end {
+                    return Err(Error::Timeout { what: "adoption of the newest weights", deadline });
+                }
+            }
+        }
+        Ok(())
     }
 
     /// Waits until the buffer has got `frames` frames, of all who write to it. Errors: [`Error::Timeout`]; at once what
@@ -209,7 +228,7 @@ impl<T: Task> Running<T> {
     /// and is left to itself.
     pub fn shutdown(mut self, timeout: Duration) -> Result<Collector<T>, Error> {
         self.running = false;
-        let stopped = self.crew.stop(until(timeout)).pop();
+        let stopped = self.crew.give_back(until(timeout)).pop();
         self.stopped()?;
         match stopped {
             Some((_, Stopped::Back(mut driver))) => {
@@ -220,7 +239,9 @@ impl<T: Task> Running<T> {
             Some((_, Stopped::Stuck)) => {
                 Err(Error::Timeout { what: "the end of the collector's thread", deadline: timeout })
             }
-            None => Err(Error::State { call: "shutdown", problem: "the thread is gone".into() }),
+            Some((_, Stopped::Closed(_))) | None => {
+                Err(Error::State { call: "shutdown", problem: "the thread is gone".into() })
+            }
         }
     }
 

@@ -21,19 +21,31 @@ impl<T: Task> Collector<T> {
     /// Ends the collection: frames that no batch holds are discarded and counted. May be called any number of times;
     /// iteration then yields nothing.
     pub fn shutdown(&mut self) {
+        for error in self.end(None) {
+            tracing::warn!("{error}");
+        }
+    }
+
+    /// [`shutdown`](Self::shutdown) that waits for threads no longer than `timeout`, for all of them together. Returns what
+    /// went wrong with workers: one that had died unheard, one that is stuck and was left to itself, an environment that
+    /// panicked when it was dropped. A pool's threads that were left are counted in
+    /// [`Stats::abandoned`](crate::stats::Stats::abandoned).
+    pub fn shutdown_within(&mut self, timeout: Duration) -> Vec<Error> {
+        self.end(Some(timeout))
+    }
+
+    fn end(&mut self, timeout: Option<Duration>) -> Vec<Error> {
         self.state = State::Shut;
-        self.stepper.close(&mut self.drive.world);
+        self.stepper.close(&mut self.drive.world, timeout.unwrap_or(Duration::MAX));
         self.drive.abandon();
         self.drive.forget_episodes();
-        if let Some(fleet) = &mut self.fleet {
-            for error in fleet.stop(self.config.deadline().min(Duration::from_secs(10))) {
-                tracing::warn!("{error}");
-            }
-            self.drive.monitor.close_workers();
-        }
+        let timeout = timeout.unwrap_or(self.config.deadline().min(Duration::from_secs(10)));
+        let errors = self.fleet.as_mut().map_or_else(Vec::new, |fleet| fleet.stop(timeout));
+        self.drive.monitor.close_workers();
         let mut ledger = self.drive.monitor.ledger();
         ledger.counters.discarded.shutdown += std::mem::take(&mut ledger.in_flight);
         ledger.pending = 0;
+        errors
     }
 
     pub(crate) fn shutdown_after(&mut self, error: &Error) {
@@ -100,7 +112,7 @@ impl<T: Task> Collector<T> {
     /// The budget is used up: what is in flight belongs to episodes that never end.
     pub(crate) fn finish(&mut self) {
         self.state = State::Finished;
-        self.stepper.close(&mut self.drive.world);
+        self.stepper.close(&mut self.drive.world, Duration::MAX);
         self.drive.forget_episodes();
         let mut ledger = self.drive.monitor.ledger();
         ledger.counters.discarded.shutdown += std::mem::take(&mut ledger.in_flight);

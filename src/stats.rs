@@ -1,5 +1,6 @@
 //! Counters: a ledger in which each stepped frame has exactly one fate.
 
+mod metrics;
 mod monitor;
 
 use std::collections::VecDeque;
@@ -8,6 +9,7 @@ use serde::{Deserialize, Serialize};
 
 use crate::components::Trajectory;
 
+pub use metrics::StatsOf;
 pub use monitor::Monitor;
 pub(crate) use monitor::{Fixed, Watched};
 
@@ -207,6 +209,19 @@ impl Ledger {
     pub(crate) fn take_in_flight(&mut self) -> u64 {
         self.pending = 0;
         std::mem::take(&mut self.in_flight) + std::mem::take(&mut self.sent)
+    }
+
+    /// Keeps what is cumulative of a worker that is given up; what it had in flight is lost to a fault.
+    pub(crate) fn give_up(&mut self) {
+        let lost = self.take_in_flight();
+        self.counters.discarded.fault += lost;
+        *self = Self { counters: self.counters, row_restarts: self.row_restarts, ..Self::default() };
+    }
+
+    /// Counts on from lives of the same worker that were given up.
+    pub(crate) fn follow(&mut self, lives: &Self) {
+        self.add(lives);
+        self.counters.frames += lives.counters.frames;
     }
 
     /// Counts what a replay buffer got.

@@ -21,8 +21,6 @@ pub enum Truncation {
     Fault = 5,
     /// A deadline ran out.
     Timeout = 6,
-    /// The rollout was cut short.
-    Preemption = 7,
     /// The host removed the row.
     RowRemoved = 8,
     /// A checkpoint could not hold the environment's state.
@@ -32,7 +30,7 @@ pub enum Truncation {
 impl Truncation {
     fn from_code(code: u8) -> Option<Self> {
         use Truncation::*;
-        [Env, StepLimit, BatchEdge, ForcedReset, Fault, Timeout, Preemption, RowRemoved, Checkpoint]
+        [Env, StepLimit, BatchEdge, ForcedReset, Fault, Timeout, RowRemoved, Checkpoint]
             .into_iter()
             .find(|reason| *reason as u8 == code)
     }

@@ -83,6 +83,10 @@ impl CollectorConfig {
             let reason = "no worker waits for another in asynchronous delivery; leave this out";
             conflict("preemptive_threshold", "delivery", reason);
         }
+        if self.reset_at_each_iter && self.preemptive_threshold.is_some_and(|share| share < 1.0) {
+            let reason = "a rollout that is cut short has no last tick that ends its episodes; leave one of them out";
+            conflict("preemptive_threshold", "reset_at_each_iter", reason);
+        }
         let most = self.rows.min(MAX_WORKERS);
         if self.workers > most {
             errors.push(Error::config("workers", self.workers, format!("1 to {most}, at least a row for each")));

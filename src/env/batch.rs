@@ -17,8 +17,8 @@ use super::{
 };
 use crate::{
     components::{
-        Action, ActionMask, End, Episode, EpisodeStep, LastObservation, Observation, Reward, RowIndex, Slot, TickPlan,
-        TickReport,
+        Action, ActionMask, DropEnvs, End, Episode, EpisodeStep, LastObservation, Observation, Reward, RowIndex, Slot,
+        TickPlan, TickReport,
     },
     data::{Data, finite},
     error::{Error, panic_message},
@@ -86,6 +86,7 @@ impl<S: BatchEnv> Stepper<S> for BatchStepper<S> {
             seed: spawn.seed,
             worker: spawn.worker.unwrap_or(0),
         });
+        world.insert_resource(DropEnvs(drop_sim::<S>));
         let entities: Vec<Entity> = (0..spawn.rows).map(|i| world.spawn(row_bundle::<S>(spawn, i)).id()).collect();
         schedule.add_systems(step_batch::<S>.in_set(TaskSystems::of::<S>()).in_set(CollectSystems::Step));
         self.restart(world, &entities)?;
@@ -145,6 +146,15 @@ impl<S: BatchEnv> Stepper<S> for BatchStepper<S> {
             Ok(())
         })
     }
+}
+
+/// [`DropEnvs`] of a simulator.
+fn drop_sim<S: BatchEnv>(world: &mut World) -> Result<(), Error> {
+    let Some(BatchSim::<S> { sim, worker, seed, .. }) = world.remove_resource() else { return Ok(()) };
+    catch_unwind(AssertUnwindSafe(|| drop(sim))).map_err(|payload| {
+        let message = panic_message(payload);
+        Error::EnvPanic { call: "drop", message, worker, row: 0, episode: 0, step: 0, seed: seed.0 }
+    })
 }
 
 /// Steps all active rows in one call.

@@ -8,10 +8,13 @@ use std::{
     sync::{Mutex, PoisonError},
 };
 
+use bevy_ecs::prelude::*;
+
 use super::{Env, Factory, RowContext, rows::Spawn, step::EnvSettings};
 use crate::{
+    components::{Episode, EpisodeStep, RowIndex},
     data::Data,
-    error::{Error, panic_message},
+    error::{Error, discard, panic_message},
     fault::FaultPolicy,
     seed::{Purpose, Seed, Stream},
     stats::Monitor,
@@ -37,11 +40,6 @@ impl Faults {
         self.first = Some(first);
         Ok(())
     }
-}
-
-/// Drops what holds user code, whose drop may panic.
-pub(super) fn discard<V>(value: V) {
-    let _ = catch_unwind(AssertUnwindSafe(|| drop(value)));
 }
 
 /// Builds the environment of a row. Panics of user code are errors.
@@ -139,6 +137,22 @@ impl<E: Env> EnvSettings<E> {
             let (call, worker, seed) = (call.get(), self.worker, self.seed.0);
             Err(Error::EnvPanic { call, message, worker, row, episode, step, seed })
         })
+    }
+
+    /// [`DropEnvs`] of rows whose environments are components.
+    pub(super) fn drop_envs(world: &mut World) -> Result<(), Error> {
+        let mut rows = world.query_filtered::<(Entity, &RowIndex, &Episode, &EpisodeStep), With<E>>();
+        let rows: Vec<_> = rows.iter(world).map(|(row, at, episode, step)| (row, (at.0, episode.0, step.0))).collect();
+        let dropped = world.try_resource_scope(|world, settings: Mut<Self>| {
+            rows.into_iter().fold(Ok(()), |first, (row, place)| {
+                let dropped = settings.guarded(place, |call| {
+                    call.set("drop");
+                    world.get_entity_mut(row).map(|mut row| drop(row.take::<E>())).or(Ok(()))
+                });
+                first.and(dropped)
+            })
+        });
+        dropped.unwrap_or(Ok(()))
     }
 
     /// Gives a row that failed another environment, in an episode after the one that it is in, unless that is not wanted.

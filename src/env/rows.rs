@@ -1,6 +1,6 @@
 //! Rows that gleaner owns: how they come into the world and start episodes outside the tick.
 
-use std::sync::Arc;
+use std::{mem::needs_drop, sync::Arc, time::Duration};
 
 use bevy_ecs::prelude::*;
 
@@ -14,8 +14,8 @@ use super::{
 };
 use crate::{
     components::{
-        Action, ActionKey, ActionMask, End, Episode, EpisodeReturn, EpisodeStep, LastObservation, LogProb, Observation,
-        Reward, RowIndex, SecondLane, Slot, TrajectoryId, Value,
+        Action, ActionKey, ActionMask, DropEnvs, End, Episode, EpisodeReturn, EpisodeStep, LastObservation, LogProb,
+        Observation, Reward, RowIndex, SecondLane, Slot, TrajectoryId, Value,
     },
     data::{Data, Dtype},
     error::{BoxError, Error},
@@ -119,8 +119,9 @@ pub trait Stepper<T: Task>: Send + Sync {
         Ok(())
     }
 
-    /// Ends the threads of a pool; frames that nobody took are counted as discarded. Nothing to do elsewhere.
-    fn close(&self, _world: &mut World) {}
+    /// Ends the threads of a pool, at the latest after `timeout` or what its options say; frames that nobody took are counted
+    /// as discarded. Nothing to do elsewhere.
+    fn close(&self, _world: &mut World, _timeout: Duration) {}
 }
 
 /// As many states as there are environments.
@@ -176,7 +177,6 @@ impl<E: Env> Stepper<E> for RowStepper<E> {
     }
 
     fn install(&mut self, world: &mut World, schedule: &mut Schedule, spawn: &Spawn) -> Result<Vec<Entity>, Error> {
-        let envs = (0..spawn.rows).map(|i| self.build(spawn, i)).collect::<Result<Vec<E>, Error>>()?;
         world.insert_resource(step::EnvSettings::<E> {
             options: self.options.clone(),
             limit: spawn.limit,
@@ -188,14 +188,17 @@ impl<E: Env> Stepper<E> for RowStepper<E> {
             floats: E::Observation::fields().iter().all(|field| field.dtype == Dtype::F32),
             rebuild: Rebuild::new(self.factory.clone(), spawn),
         });
-        let spawned = envs.into_iter().zip(0..).map(|(env, i)| {
-            let mut row = world.spawn((env, row_bundle::<E>(spawn, i)));
+        if needs_drop::<E>() {
+            world.insert_resource(DropEnvs(step::EnvSettings::<E>::drop_envs));
+        }
+        let mut entities = Vec::with_capacity(spawn.rows as usize);
+        for i in 0..spawn.rows {
+            let mut row = world.spawn((self.build(spawn, i)?, row_bundle::<E>(spawn, i)));
             if spawn.upper(i) {
                 row.insert(SecondLane);
             }
-            row.id()
-        });
-        let entities: Vec<Entity> = spawned.collect();
+            entities.push(row.id());
+        }
         match self.lanes.filter(|_| spawn.overlap == Overlap::Two) {
             Some(install_lanes) => install_lanes(schedule),
             None => {

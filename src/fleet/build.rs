@@ -4,7 +4,7 @@ use std::{
     ops::Range,
     sync::{
         Arc, Mutex,
-        atomic::{AtomicBool, AtomicU64, AtomicUsize},
+        atomic::{AtomicBool, AtomicU64},
     },
 };
 
@@ -20,7 +20,7 @@ use crate::{
     build::{self, Build, Share, build_rows},
     builder::{Extra, Setup},
     collector::Collector,
-    components::{ColumnSpec, RolloutSlot, Worker},
+    components::{ColumnSpec, OwnWorld, RolloutSlot, Worker},
     config::CollectorConfig,
     drive::Drive,
     env::Stepper,
@@ -201,7 +201,7 @@ impl<T: Task> Parts<T> {
         children: &[Child<T>],
     ) -> Result<Collector<T>, Error> {
         let config = self.config.clone();
-        let mut world = World::new();
+        let mut world = OwnWorld::default();
         let policies = self.policies.share(0..config.rows).by_number();
         let columns = build::columns(&mut world, &config, &policies, &build::plans(&policies)?, &self.extras)?;
         let specs: Arc<[ColumnSpec]> = columns.specs.clone().into();
@@ -267,10 +267,8 @@ impl<T: Task> Parts<T> {
                 }
             }
         }
-        let share = config.preemptive_threshold.map_or(workers, |share| (workers as f32 * share) as usize);
-        let filling = Mutex::new(Filling { merge: None, lives: vec![Some(0); workers] });
-        // All together are never waited for less.
-        let enough = if share >= workers { usize::MAX } else { share.max(1) };
+        let filling = Mutex::new(Filling { merge: None, lives: vec![Some(0); workers], finished: 0 });
+        let share = config.preemptive_threshold.unwrap_or(1.0);
         let members: Vec<_> = children.iter().zip(ranges).map(|(child, rows)| Member::of(child, rows, 0)).collect();
         let tokens: Vec<Arc<()>> = children.iter().map(|_| Arc::default()).collect();
         for (worker, (member, token)) in members.iter().zip(&tokens).enumerate() {
@@ -283,7 +281,7 @@ impl<T: Task> Parts<T> {
             members,
             weights,
             pace: config.max_staleness.map(|most| Pace::new(most, workers)),
-            common: Arc::new(Common { filling, stop, finished: AtomicUsize::new(0), enough }),
+            common: Arc::new(Common { filling, stop, share }),
             deadline: config.deadline(),
             on_fault: config.on_worker_fault.unwrap_or_default(),
             parts: Arc::new(self),

@@ -1,11 +1,8 @@
 //! What a worker's thread owns: a collector of its rows.
 
-use std::{
-    panic::{AssertUnwindSafe, catch_unwind},
-    sync::{
-        Arc,
-        atomic::{AtomicBool, AtomicU64, Ordering::Relaxed},
-    },
+use std::sync::{
+    Arc,
+    atomic::{AtomicBool, AtomicU64, Ordering::Relaxed},
 };
 
 use super::threads::Common;
@@ -13,7 +10,7 @@ use crate::{
     collector::Collector,
     config::CollectorConfig,
     drive::Ticks,
-    error::{Error, panic_message},
+    error::Error,
     rollout::Place,
     task::Task,
     workers::{Job, Made},
@@ -59,14 +56,6 @@ impl<T: Task> Child<T> {
             ordered.store(false, Relaxed);
         }
     }
-
-    /// Drops the collector; a panic of user code in it is an error.
-    pub(super) fn close(self) -> Result<(), Error> {
-        let worker = self.worker;
-        catch_unwind(AssertUnwindSafe(|| drop(self))).map_err(|payload| {
-            Error::worker(worker, format!("it panicked when it was dropped: {}", panic_message(payload)))
-        })
-    }
 }
 
 /// Ticks of a part: as many as stay in the cache from when they are written to when they are copied.
@@ -86,10 +75,14 @@ impl<T: Task> Child<T> {
         left: u64,
     ) -> Result<(), Error> {
         let done = self.roll_parts(common, round, first, ticks, left);
-        let filling = common.lock();
-        let counts = filling.lives[self.worker] == Some(self.life) && filling.is_of(round) && done.is_ok();
-        if counts && common.finished.fetch_add(1, Relaxed) + 1 >= common.enough {
-            common.stop.store(true, Relaxed);
+        let mut filling = common.lock();
+        if filling.lives[self.worker] == Some(self.life) && filling.is_of(round) {
+            match done {
+                Ok(()) => filling.finished += 1,
+                // It will be given up when it is heard; the others are preempted as if it was.
+                Err(_) => filling.lives[self.worker] = None,
+            }
+            common.preempt(&filling);
         }
         drop(filling);
         done
@@ -158,5 +151,9 @@ impl<T: Task> Job for Child<T> {
             Err(Error::ArenasHeld { .. }) => Made::Nothing,
             Err(error) => Made::Failed(error),
         }
+    }
+
+    fn close(mut self: Box<Self>) -> Result<(), Error> {
+        self.collector.drive.world.drop_envs()
     }
 }

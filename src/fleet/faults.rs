@@ -7,7 +7,7 @@ use std::{
 
 use super::{member::Member, threads::ThreadFleet};
 use crate::{
-    components::WorkerStatus,
+    components::{Truncation, WorkerStatus},
     config::OnWorkerFault,
     error::Error,
     stats::{Monitor, Watched},
@@ -44,28 +44,36 @@ impl<T: Task> ThreadFleet<T> {
         if held { Err(Error::ArenasHeld { max_arenas: self.parts.config.max_arenas }) } else { Ok(()) }
     }
 
-    /// Gives a worker up, and goes on without it or with another one in its place, if that is wanted.
-    pub(super) fn lose(&mut self, front: &Monitor, worker: usize, error: Error) -> Result<(), Error> {
+    /// Gives a worker up, and goes on without it or with another one in its place, if that is wanted. Returns by what the
+    /// episodes of its rows are cut.
+    pub(super) fn lose(&mut self, front: &Monitor, worker: usize, error: Error) -> Result<Truncation, Error> {
         if !is_fault(&error) || self.on_fault == OnWorkerFault::Stop {
             return Err(error);
         }
         let failed = error.is_of_row() || self.crew.death(worker).is_some();
         self.give_up(worker, failed);
         match self.on_fault {
-            OnWorkerFault::Restart { most } => self.restart_up_to(most, front, worker, error),
-            _ if self.working().next().is_none() => Err(error),
+            OnWorkerFault::Restart { most } => self.restart_up_to(most, front, worker, error)?,
+            _ if self.working().next().is_none() => return Err(error),
             _ => {
                 tracing::warn!("worker {worker} is lost, the others go on: {error}");
-                // Nobody waits for it to adopt weights.
-                self.weights[worker].iter().flatten().for_each(|weights| weights.gone(worker));
-                Ok(())
+                self.leave_out(worker);
             }
         }
+        Ok(if failed { Truncation::Fault } else { Truncation::Timeout })
+    }
+
+    /// Nobody waits for a worker that was given up to adopt weights.
+    pub(super) fn leave_out(&self, worker: usize) {
+        self.weights[worker].iter().flatten().for_each(|weights| weights.gone(worker));
     }
 
     /// Takes nothing from a worker any more, and counts what it has in flight as lost.
-    fn give_up(&mut self, worker: usize, failed: bool) {
-        self.common.lock().lives[worker] = None;
+    pub(super) fn give_up(&mut self, worker: usize, failed: bool) {
+        let mut filling = self.common.lock();
+        filling.lives[worker] = None;
+        self.common.preempt(&filling);
+        drop(filling);
         self.crew.dismiss(worker);
         if let Some(pace) = &mut self.pace {
             pace.lose(worker);
@@ -73,8 +81,7 @@ impl<T: Task> ThreadFleet<T> {
         let member = &mut self.members[worker];
         member.status = if failed { WorkerStatus::Dead } else { WorkerStatus::Abandoned };
         let mut ledger = member.monitor.ledger();
-        let lost = ledger.take_in_flight();
-        ledger.counters.discarded.fault += lost;
+        ledger.give_up();
         let stepped = ledger.counters.stepped_frames;
         drop(ledger);
         // What it took of the budget; one that is stuck may step it yet.

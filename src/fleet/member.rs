@@ -15,7 +15,7 @@ use crate::{components::WorkerStatus, stats::Monitor, task::Task};
 pub(super) struct Member {
     pub rows: Range<u32>,
     pub status: WorkerStatus,
-    /// How often it was restarted.
+    /// How often it was restarted, also before a checkpoint that it goes on from.
     pub life: u32,
     pub monitor: Monitor,
     /// Frames that its lives before stepped.

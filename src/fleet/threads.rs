@@ -4,7 +4,7 @@ use std::{
     ops::Range,
     sync::{
         Arc, Mutex, MutexGuard, PoisonError,
-        atomic::{AtomicBool, AtomicUsize, Ordering::Relaxed},
+        atomic::{AtomicBool, Ordering::Relaxed},
     },
     time::{Duration, Instant},
 };
@@ -17,12 +17,12 @@ use super::{
     pace::Pace,
 };
 use crate::{
-    components::{Truncation, WorkerStatus},
+    components::WorkerStatus,
     config::OnWorkerFault,
     error::Error,
     policy::WorkerCritics,
     rollout::{Block, Merge, Rollout},
-    stats::Monitor,
+    stats::{Ledger, Monitor},
     task::Task,
     workers::{Crew, LOOK, Parcel, Patience, Reply, Stopped, open, until},
 };
@@ -32,9 +32,8 @@ pub(super) struct Common<T: Task> {
     pub filling: Mutex<Filling<T>>,
     /// Set when the others are not waited for any more, and at the end.
     pub stop: Arc<AtomicBool>,
-    pub finished: AtomicUsize,
-    /// Workers after which `stop` is set.
-    pub enough: usize,
+    /// Share of the workers after which `stop` is set.
+    pub share: f32,
 }
 
 /// The rollout that workers fill together.
@@ -43,6 +42,8 @@ pub(super) struct Filling<T: Task> {
     pub merge: Option<(u64, Merge<T>)>,
     /// By worker: its life from which parts are taken; none from one that was given up.
     pub lives: Vec<Option<u32>>,
+    /// Workers that have done their part.
+    pub finished: usize,
 }
 
 impl<T: Task> Filling<T> {
@@ -54,6 +55,15 @@ impl<T: Task> Filling<T> {
 impl<T: Task> Common<T> {
     pub(super) fn lock(&self) -> MutexGuard<'_, Filling<T>> {
         self.filling.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// Has the others stop once enough of those that are left have done their part. All together are never waited for less.
+    pub(super) fn preempt(&self, filling: &Filling<T>) {
+        let here = filling.lives.iter().flatten().count();
+        let enough = (here as f32 * self.share) as usize;
+        if enough < here && filling.finished >= enough.max(1) {
+            self.stop.store(true, Relaxed);
+        }
     }
 }
 
@@ -145,6 +155,21 @@ impl<T: Task> Fleet<T> for ThreadFleet<T> {
         self.members.iter().map(|member| member.status).collect()
     }
 
+    fn lives(&self) -> Vec<u32> {
+        self.members.iter().map(|member| member.life).collect()
+    }
+
+    fn follow_lives(&mut self, lives: Vec<(u32, Option<Ledger>)>) {
+        for (worker, (life, lost)) in lives.into_iter().enumerate() {
+            self.members[worker].life = life;
+            if let Some(ledger) = lost {
+                self.give_up(worker, true);
+                self.leave_out(worker);
+                *self.members[worker].monitor.ledger() = ledger;
+            }
+        }
+    }
+
     fn roll(
         &mut self,
         front: &Monitor,
@@ -157,8 +182,10 @@ impl<T: Task> Fleet<T> for ThreadFleet<T> {
         let share = self.shares(ticks, left);
         self.round += 1;
         self.common.stop.store(false, Relaxed);
-        self.common.finished.store(0, Relaxed);
-        self.common.lock().merge = Some((self.round, Merge::begin(rollout, block, rows, ticks)));
+        let mut filling = self.common.lock();
+        filling.merge = Some((self.round, Merge::begin(rollout, block, rows, ticks)));
+        filling.finished = 0;
+        drop(filling);
         let mut patience = Patience::new(self.deadline);
         let replies: Vec<_> =
             share.into_iter().map(|(worker, left)| (worker, self.order_roll(worker, ticks, left))).collect();
@@ -166,8 +193,11 @@ impl<T: Task> Fleet<T> for ThreadFleet<T> {
         for (worker, reply) in replies {
             let Err(failed) = reply.wait(&mut patience).flatten() else { continue };
             if error.is_none() {
-                lost.push(self.members[worker].rows.clone());
-                error = self.lose(front, worker, failed).err();
+                let rows = self.members[worker].rows.clone();
+                match self.lose(front, worker, failed) {
+                    Ok(reason) => lost.push((rows, reason)),
+                    Err(failed) => error = Some(failed),
+                }
             }
             if error.is_some() {
                 self.common.stop.store(true, Relaxed);
@@ -183,17 +213,17 @@ impl<T: Task> Fleet<T> for ThreadFleet<T> {
             front.ledger().counters.discarded.shutdown += merge.frames() as u64;
             return Err(error);
         }
-        for rows in &lost {
+        for (rows, reason) in &lost {
             let slots = rows.start as usize..rows.end as usize;
             if self.parts.joins() {
                 // Their episodes have lost what went before, or what comes.
                 front.ledger().counters.discarded.fault += merge.drop_rows(slots) as u64;
             } else {
-                merge.cut(slots, Truncation::Fault);
+                merge.cut(slots, *reason);
             }
         }
         front.ledger().in_flight += merge.frames() as u64;
-        Ok((merge.finish(rollout), lost))
+        Ok((merge.finish(rollout), lost.into_iter().map(|(rows, _)| rows).collect()))
     }
 
     fn receive(&mut self, front: &Monitor, only_look: bool) -> Result<Received<T>, Error> {
@@ -234,7 +264,9 @@ impl<T: Task> Fleet<T> for ThreadFleet<T> {
                     Some(pace) => pace.came(delivery.worker, batch),
                     None => return Ok(Received::Batch(member.monitor.clone(), open(batch))),
                 },
-                Some(Err(error)) => self.lose(front, delivery.worker, error)?,
+                Some(Err(error)) => {
+                    self.lose(front, delivery.worker, error)?;
+                }
                 None => {
                     // Since it found the budget used up, one that failed may have given something back.
                     member.through = self.parts.budget.load(Relaxed) == 0;
@@ -271,7 +303,12 @@ impl<T: Task> Fleet<T> for ThreadFleet<T> {
         let mut errors = Vec::new();
         for (worker, stopped) in self.crew.stop(until(timeout)) {
             let (status, error) = match stopped {
-                Stopped::Back(child) => (WorkerStatus::Ended, child.close().err()),
+                Stopped::Back(_) => (WorkerStatus::Ended, None),
+                Stopped::Closed(closed) => {
+                    // Also of one that was given up before.
+                    errors.extend(closed.err());
+                    (WorkerStatus::Ended, None)
+                }
                 Stopped::Died(error) => (WorkerStatus::Dead, Some(error)),
                 Stopped::Stuck => {
                     let error = Error::worker(worker, "it is stuck; its thread is left to itself");

@@ -20,6 +20,7 @@ use crate::{
     policy::Actor,
     replay_writer::ReplayWriter,
     rollout::Assembly,
+    stats::Ledger,
     task::Task,
 };
 use head::{Fit, Head};
@@ -66,7 +67,8 @@ impl<T: Task> Collector<T> {
     /// of episodes that ran.
     ///
     /// Workers that deliver in step are saved each as such a collector, and go on in as many of as many rows. Whole
-    /// trajectories over them need environments with a codec.
+    /// trajectories over them need environments with a codec. A worker that was restarted goes on as what it is now, one that
+    /// is lost stays lost; restarts are counted anew.
     ///
     /// The file at `path` is the old one until the new one is whole and on the disk. Errors: [`Error::State`] after a
     /// shutdown, if a row has left the world, and for rows that do not step together; [`Error::Io`];
@@ -86,6 +88,13 @@ impl<T: Task> Collector<T> {
         if let Some(fleet) = &self.fleet {
             return self.save_workers(&**fleet, to);
         }
+        let ledger = self.drive.monitor.ledger().clone();
+        self.save_rows(&ledger, to)
+    }
+
+    /// Writes the rows of this world, which have counted this.
+    fn save_rows(&self, ledger: &Ledger, to: &mut dyn Write) -> Result<(), Error> {
+        let error = |problem: &str| Error::State { call: "save", problem: problem.into() };
         let world = &self.drive.world;
         let rows = rows::of::<T>(world, &self.entities)
             .ok_or_else(|| error("a row has left the world; legal: the rows that it was built with"))?;
@@ -94,7 +103,7 @@ impl<T: Task> Collector<T> {
         let receipts = world.get_resource::<ReplayWriter<T>>().map(ReplayWriter::waiting).transpose()?;
         let mut to = BlockWriter::new(to, KIND)?;
         to.part(&Head::of(self))?;
-        to.part(&*self.drive.monitor.ledger())?;
+        to.part(ledger)?;
         let (actors, versions) = (actors::<T>(world), self.versions());
         for (actor, seat) in actors.iter().zip(&self.policies) {
             let latest = seat.weights.as_ref().map(|weights| weights.latest());

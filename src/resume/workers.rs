@@ -14,27 +14,36 @@ use crate::{
     task::Task,
 };
 
-const WORKERS: Kind = Kind { magic: *b"glnworks", version: 1 };
+const WORKERS: Kind = Kind { magic: *b"glnworks", version: 2 };
 
 impl<T: Task> Collector<T> {
     pub(super) fn save_workers(&self, fleet: &dyn Fleet<T>, to: &mut dyn Write) -> Result<(), Error> {
-        let saved = fleet.on_all(|worker| {
-            let mut bytes = Vec::new();
+        let (monitor, here) = (&self.drive.monitor, fleet.here());
+        let before = here.iter().map(|(worker, _)| monitor.given_up(*worker, true)).collect();
+        let save = |worker: &mut Collector<T>, before: Ledger| {
+            let (mut bytes, mut ledger) = (Vec::new(), worker.drive.monitor.ledger().clone());
+            ledger.follow(&before);
             let goes_on = worker.has_codec()?;
-            worker.save_to(&mut bytes).map(|()| (bytes, goes_on))
-        })?;
-        let saved = saved.into_iter().collect::<Result<Vec<_>, Error>>()?;
+            worker.save_rows(&ledger, &mut bytes).map(|()| (bytes, goes_on))
+        };
+        let saved = fleet.on_each(before, save)?.into_iter().collect::<Result<Vec<_>, Error>>()?;
         if self.joins() && saved.iter().any(|(_, goes_on)| !goes_on) {
             let problem = "episodes that are joined here need environments with a codec; legal: Env::STATE".into();
             return Err(Error::State { call: "save", problem });
         }
         let rollout = self.drive.world.resource::<RolloutSlot<T>>().get().map_or(0, |rollout| rollout.rollout);
+        let lives = fleet.lives();
         let mut to = BlockWriter::new(to, WORKERS)?;
-        to.part(&(saved.len() as u64, rollout))?;
-        to.part(&*self.drive.monitor.ledger())?;
-        for (bytes, _) in saved {
-            to.part(&(bytes.len() as u64))?;
-            to.raw(&bytes)?;
+        to.part(&(lives.len() as u64, rollout))?;
+        to.part(&*monitor.ledger())?;
+        let mut saved = saved.into_iter();
+        for (worker, life) in lives.into_iter().enumerate() {
+            let works = here.iter().any(|(own, _)| *own == worker);
+            to.part(&(life, (!works).then(|| monitor.given_up(worker, false))))?;
+            if works && let Some((bytes, _)) = saved.next() {
+                to.part(&(bytes.len() as u64))?;
+                to.raw(&bytes)?;
+            }
         }
         let assembly = self.drive.world.get_resource::<Assembly<T>>();
         to.part(&assembly.is_some())?;
@@ -53,16 +62,23 @@ impl<T: Task> Collector<T> {
         let Some(fleet) = &self.fleet else { return Ok(Vec::new()) };
         let mut from = BlockReader::new(from, WORKERS)?;
         let (workers, number): (u64, u64) = from.part()?;
-        let own = fleet.here().len();
+        let own = fleet.lives().len();
         if workers != own as u64 {
             return wrong(format!("it has {workers} workers; legal: {own}"));
         }
         let ledger: Ledger = from.part()?;
-        let mut parts = Vec::with_capacity(own);
-        for _ in 0..own {
-            let (len, mut bytes) = (from.part()?, Vec::new());
-            from.raw(len, &mut bytes)?;
-            parts.push(bytes);
+        let (mut lives, mut parts) = (Vec::with_capacity(own), Vec::with_capacity(own));
+        for worker in 0..own {
+            let (life, lost): (u32, Option<Ledger>) = from.part()?;
+            if life >> 16 != 0 {
+                return wrong(format!("worker {worker} was restarted {life} times: out of all reach"));
+            }
+            if lost.is_none() {
+                let (len, mut bytes) = (from.part()?, Vec::new());
+                from.raw(len, &mut bytes)?;
+                parts.push((worker, bytes));
+            }
+            lives.push((life, lost));
         }
         let joins = from.part::<bool>()?;
         if joins != self.joins() {
@@ -77,23 +93,34 @@ impl<T: Task> Collector<T> {
             let rows: Vec<_> = rows.collect();
             Ok::<_, Error>((staged.ledger.counters.frames, rows, bytes))
         };
-        let looked = fleet.on_each(parts, read)?.into_iter().collect::<Result<Vec<_>, Error>>()?;
-        check_ledger(
-            &ledger,
-            looked.iter().map(|(frames, ..)| u128::from(*frames)).sum(),
-            assembly.as_ref().map_or(0, Assembly::held),
-        )?;
+        let here: Vec<_> = parts.iter().map(|(worker, _)| *worker).collect();
+        let looked = fleet.on(parts, read)?.into_iter().collect::<Result<Vec<_>, Error>>()?;
+        if looked.is_empty() {
+            return wrong("all its workers are lost; legal: at least one that is not".into());
+        }
+        let lost = || lives.iter().filter_map(|(_, lost)| lost.as_ref());
+        lost().try_for_each(check_lost)?;
+        let handed = looked.iter().map(|(frames, ..)| *frames).chain(lost().map(|lost| lost.counters.frames));
+        check_ledger(&ledger, handed.map(u128::from).sum(), assembly.as_ref().map_or(0, Assembly::held))?;
         if number >> 48 != 0 {
             return wrong(format!("rollout {number}: out of all reach"));
         }
-        if let Some(assembly) = &assembly {
-            let rows = looked.iter().flat_map(|(_, rows, _)| rows.iter().copied());
-            assembly.check(rows.filter(|_| assembly.is_seated()))?;
+        if let Some(assembly) = assembly.as_ref().filter(|assembly| assembly.is_seated()) {
+            let mut rows: Vec<_> = (0..self.rows()).map(|_| Default::default()).collect();
+            let ranges = self.config.ranges();
+            for (worker, (_, own, _)) in here.iter().zip(&looked) {
+                let first = ranges[*worker].start as usize;
+                rows[first..first + own.len()].copy_from_slice(own);
+            }
+            assembly.check(rows.into_iter())?;
         }
-        let parts = looked.into_iter().map(|(.., bytes)| bytes).collect();
-        let loaded = fleet.on_each(parts, |worker, bytes| worker.load_from(&mut &bytes[..]));
+        let parts = here.into_iter().zip(looked.into_iter().map(|(.., bytes)| bytes));
+        let loaded = fleet.on(parts, |worker, bytes| worker.load_from(&mut &bytes[..]));
         let loaded = loaded.and_then(|all| all.into_iter().collect::<Result<(), _>>());
         loaded.inspect_err(|_| self.shutdown())?;
+        if let Some(fleet) = &mut self.fleet {
+            fleet.follow_lives(lives);
+        }
         *self.drive.monitor.ledger() = ledger;
         with_rollout::<T, _>(&mut self.drive.world, |_, rollout| rollout.rollout = number);
         if let Some(assembly) = assembly {
@@ -115,6 +142,13 @@ impl<T: Task> Collector<T> {
     fn has_codec(&self) -> Result<bool, Error> {
         self.stepper.save_states(&self.drive.world, &self.entities).map(|states| states.is_some())
     }
+}
+
+/// A worker that is lost has nothing in flight.
+fn check_lost(ledger: &Ledger) -> Result<(), Error> {
+    let flying = || (ledger.in_flight + ledger.sent > 0).then(|| "it has frames in flight".into());
+    let problem = ledger.problem().or_else(flying);
+    problem.map_or(Ok(()), |problem| Err(Error::Checkpoint(format!("counters of a worker that is lost: {problem}"))))
 }
 
 /// What workers handed over was delivered, waits, or is discarded.

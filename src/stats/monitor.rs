@@ -77,6 +77,19 @@ impl Monitor {
         workers.insert(behind, life);
     }
 
+    /// What a worker counted in those of its lives that were given up: all but the newest one, if it `works`.
+    pub(crate) fn given_up(&self, worker: usize, works: bool) -> Ledger {
+        let (watched, mut sum) = (self.watched(), Ledger::default());
+        let lives: Vec<_> = watched.iter().filter(|life| life.worker == worker).collect();
+        for life in &lives[..lives.len().saturating_sub(usize::from(works))] {
+            let mut ledger = life.monitor.ledger().clone();
+            // One that is stuck may have counted on.
+            ledger.give_up();
+            sum.follow(&ledger);
+        }
+        sum
+    }
+
     /// Counts what workers have in flight, in all their lives, as discarded by a shutdown.
     pub(crate) fn close_workers(&self) {
         for worker in self.watched().iter() {

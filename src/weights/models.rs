@@ -93,6 +93,11 @@ impl Models {
         Ok(swapped?.into_iter().map(|(version, _)| version).collect())
     }
 
+    /// The newest version of each, by policy.
+    pub(crate) fn versions(&self) -> Vec<(usize, u64)> {
+        self.0.iter().map(|(policy, handle)| (*policy, handle.version())).collect()
+    }
+
     /// Waits until every worker acts with these versions, or newer ones. Errors: as [`get`](Self::get) and
     /// [`WeightsHandle::wait_adopted`].
     pub fn wait_adopted(&self, epoch: &[(usize, u64)], deadline: Duration) -> Result<(), Error> {

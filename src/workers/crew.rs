@@ -14,9 +14,9 @@ use crossbeam_channel::{Receiver, RecvTimeoutError, Sender, bounded, unbounded};
 use super::{
     Parcel, Patience, open,
     patience::awake,
-    thread::{Call, Delivery, Job, Order, Panicked, Post, guarded},
+    thread::{Call, Delivery, Ended, Job, Order, Panicked, Post, guarded},
 };
-use crate::error::Error;
+use crate::error::{Error, discard};
 
 /// How often a thread that unwinds is looked at.
 const MOMENT: Duration = Duration::from_millis(1);
@@ -32,7 +32,8 @@ pub(crate) struct Crew<J> {
 struct Worker {
     number: usize,
     orders: Sender<Order>,
-    thread: Option<JoinHandle<Option<Box<dyn Job>>>>,
+    /// With what becomes of its job; none once it was waited for.
+    thread: Option<(JoinHandle<()>, Receiver<Ended>)>,
     died: Arc<OnceLock<String>>,
     alive: Receiver<Infallible>,
 }
@@ -44,11 +45,17 @@ impl Worker {
     fn start(worker: usize, life: u32, make: Make, _token: Arc<()>, items: Sender<Delivery>) -> Result<Self, Error> {
         let (orders, inbox) = unbounded();
         let (_alive, alive) = bounded(0);
+        let (ended, end) = bounded(1);
         let died = Arc::<OnceLock<String>>::default();
-        let post = Post { worker, life, orders: inbox, items, died: died.clone(), _alive, _token };
-        let thread = Builder::new().name(format!("gleaner-worker-{worker}")).spawn(move || post.run(make()?));
+        let post = Post { worker, life, orders: inbox, items, died: died.clone(), ended, _alive, _token };
+        let work = move || {
+            if let Some(job) = make() {
+                post.run(job);
+            }
+        };
+        let thread = Builder::new().name(format!("gleaner-worker-{worker}")).spawn(work);
         let thread = thread.map_err(|error| Error::worker(worker, format!("no thread: {error}")))?;
-        Ok(Self { number: worker, orders, thread: Some(thread), died, alive })
+        Ok(Self { number: worker, orders, thread: Some((thread, end)), died, alive })
     }
 
     fn call(&self, call: Call) -> Pending {
@@ -60,19 +67,23 @@ impl Worker {
 
     /// Why its thread does not run any more; none if it does.
     fn death(&self) -> Option<Error> {
-        let runs = self.thread.as_ref().is_some_and(|thread| !thread.is_finished());
+        let runs = self.thread.as_ref().is_some_and(|(thread, _)| !thread.is_finished());
         (!runs || self.died.get().is_some()).then(|| death(self.number, &self.died))
     }
 
-    /// Waits for the end of a thread that was told to stop; none if somebody did before.
-    fn stop(&mut self, deadline: Instant) -> Option<Stopped<Box<dyn Job>>> {
-        let thread = self.thread.take()?;
-        // Nothing is ever sent: the channel closes with the thread.
-        if matches!(self.alive.recv_deadline(deadline), Err(RecvTimeoutError::Timeout)) {
+    /// Waits for the end of a thread that was told to; none if somebody did before.
+    fn end(&mut self, deadline: Instant) -> Option<Stopped<Box<dyn Job>>> {
+        let (thread, end) = self.thread.take()?;
+        let ended = end.recv_deadline(deadline);
+        if matches!(ended, Err(RecvTimeoutError::Timeout)) {
             return Some(Stopped::Stuck);
         }
-        let back = thread.join().ok().flatten();
-        Some(back.map_or_else(|| Stopped::Died(death(self.number, &self.died)), Stopped::Back))
+        let _ = thread.join();
+        Some(match ended {
+            Ok(Ended::Back(job)) => Stopped::Back(job),
+            Ok(Ended::Closed(closed)) => Stopped::Closed(closed),
+            Err(_) => Stopped::Died(death(self.number, &self.died)),
+        })
     }
 }
 
@@ -127,9 +138,9 @@ impl<J: Job> Crew<J> {
     }
 
     /// Starts another thread in a worker's place, which makes its job itself; gives what `make` says beside it. The thread
-    /// before is told to end and left to itself; what it still sends is of an older `life`. Errors: those of `make`;
-    /// [`Error::Worker`] if it panicked, if the deadline is over first, when it is left to itself, and if the system has no
-    /// thread.
+    /// before is told to end with what it owns, and left to itself; what it still sends is of an older `life`. Errors:
+    /// those of `make`; [`Error::Worker`] if it panicked, if the deadline is over first, when it is left to itself, and if
+    /// the system has no thread.
     pub(crate) fn replace<R: Send + 'static>(
         &mut self,
         worker: usize,
@@ -146,7 +157,10 @@ impl<J: Job> Crew<J> {
                 Err(error) => (None, Err(error)),
             };
             // Nobody wants what came too late.
-            tell.send(said).ok()?;
+            if tell.send(said).is_err() {
+                discard(job);
+                return None;
+            }
             Some(Box::new(job?))
         };
         let next = Worker::start(worker, life, Box::new(make), token, self.sender.clone())?;
@@ -190,28 +204,40 @@ impl<J: Job> Crew<J> {
         self.workers[worker].death()
     }
 
-    /// Ends all threads. What they own comes back, none of those that panicked or are stuck in user code beyond the
-    /// deadline; these threads are left to themselves. Later calls find nothing.
+    /// Ends all threads, and what they own with them. Those that are stuck in user code beyond the deadline are left to
+    /// themselves. Later calls find nothing.
     pub(crate) fn stop(&mut self, deadline: Instant) -> Vec<(usize, Stopped<J>)> {
+        self.end(|| Order::Stop, deadline)
+    }
+
+    /// Ends all threads. What they own comes back, unless it panicked, or is stuck as in [`stop`](Self::stop).
+    pub(crate) fn give_back(&mut self, deadline: Instant) -> Vec<(usize, Stopped<J>)> {
+        self.end(|| Order::GiveBack, deadline)
+    }
+
+    fn end(&mut self, order: impl Fn() -> Order, deadline: Instant) -> Vec<(usize, Stopped<J>)> {
         for worker in &self.workers {
-            let _ = worker.orders.send(Order::Stop);
+            let _ = worker.orders.send(order());
         }
-        let stop = |worker: &mut Worker| {
-            let stopped = match worker.stop(deadline)? {
+        let end = |worker: &mut Worker| {
+            let stopped = match worker.end(deadline)? {
                 Stopped::Back(job) => Stopped::Back(open(job)),
+                Stopped::Closed(closed) => Stopped::Closed(closed),
                 Stopped::Died(error) => Stopped::Died(error),
                 Stopped::Stuck => Stopped::Stuck,
             };
             Some((worker.number, stopped))
         };
-        self.workers.iter_mut().filter_map(stop).collect()
+        self.workers.iter_mut().filter_map(end).collect()
     }
 }
 
 /// How a worker ended.
 pub(crate) enum Stopped<J> {
-    /// As it was told.
+    /// As it was told: this is what it owned.
     Back(J),
+    /// As it was told, with what it owned; what went wrong there.
+    Closed(Result<(), Error>),
     /// By a panic.
     Died(Error),
     /// Not at all: its thread is detached.

@@ -125,7 +125,7 @@ fn one_is_replaced_and_what_it_sends_is_told_apart() {
     crew.produce(0, true);
     let first = std::iter::from_fn(|| crew.receive(LONG)).find(|delivery| delivery.life == 1).unwrap();
     assert_eq!(open::<u32>(first.item.unwrap().unwrap()), 101);
-    assert!(matches!(crew.stop(soon())[..], [(0, Stopped::Back(_))]));
+    assert!(matches!(crew.give_back(soon())[..], [(0, Stopped::Back(_))]));
     assert_eq!(Arc::strong_count(&token), 1);
 }
 
@@ -160,6 +160,54 @@ fn one_that_is_stuck_is_left_behind() {
     let error = reply.wait(&mut Patience::new(Duration::from_millis(10))).unwrap_err().to_string();
     assert!(error.contains("worker 1"), "{error}");
     let stopped = crew.stop(Instant::now() + Duration::from_secs(4));
-    assert!(matches!(stopped[..], [(0, Stopped::Back(_)), (1, Stopped::Stuck)]));
+    assert!(matches!(stopped[..], [(0, Stopped::Closed(Ok(()))), (1, Stopped::Stuck)]));
     drop(send);
+}
+
+/// Says that it is dropped, and then panics.
+struct Failing(crossbeam_channel::Sender<std::thread::ThreadId>);
+
+impl Job for Failing {
+    fn produce(&mut self) -> Made {
+        Made::Nothing
+    }
+}
+
+impl Drop for Failing {
+    fn drop(&mut self) {
+        let _ = self.0.send(std::thread::current().id());
+        panic!("a bad end");
+    }
+}
+
+#[test]
+fn what_panics_as_it_is_dropped_does_so_on_its_own_thread() {
+    let (send, dropped) = crossbeam_channel::unbounded();
+    let job = || (Failing(send.clone()), Arc::default());
+    let elsewhere = || dropped.recv_timeout(LONG).unwrap() != std::thread::current().id();
+    let mut crew = Crew::start([job(), job(), job()], 1).unwrap();
+    // One of a life before, one that is stuck and wakes, wanted or not, one that is dismissed, and one whose owner leaves.
+    let other = send.clone();
+    crew.replace(0, 1, move || Ok((Failing(other), ())), Arc::default(), patient()).unwrap();
+    assert!(elsewhere());
+    crew.dismiss(2);
+    assert!(elsewhere());
+    let (open_it, held) = crossbeam_channel::bounded::<()>(0);
+    let stuck = crew.call(1, move |_| held.recv().is_ok());
+    let stopped = crew.stop(Instant::now() + Duration::from_secs(4));
+    let [(0, Stopped::Closed(Err(first))), (1, Stopped::Stuck), (2, Stopped::Closed(Err(_)))] = &stopped[..] else {
+        panic!("they end otherwise")
+    };
+    assert!(first.to_string().contains("worker 0: it panicked: a bad end"), "{first}");
+    assert!(elsewhere());
+    drop((open_it, stuck));
+    assert!(elsewhere());
+    let mut crew = Crew::start([job()], 1).unwrap();
+    let (open_it, held) = crossbeam_channel::bounded::<()>(0);
+    let stuck = crew.call(0, move |_| held.recv().is_ok());
+    assert!(matches!(crew.give_back(Instant::now())[..], [(0, Stopped::Stuck)]));
+    drop((open_it, stuck));
+    assert!(elsewhere());
+    drop(Crew::start([job()], 1).unwrap());
+    assert!(elsewhere());
 }

@@ -8,10 +8,10 @@ use std::{
     time::Duration,
 };
 
-use crossbeam_channel::{Receiver, RecvTimeoutError, Select, Sender};
+use crossbeam_channel::{Receiver, RecvTimeoutError, Select, SendError, Sender};
 
 use super::{Parcel, patience::awake};
-use crate::error::{Error, panic_message};
+use crate::error::{Error, discard, panic_message};
 
 /// Time until a worker that could make nothing tries again.
 const MOMENT: Duration = Duration::from_millis(2);
@@ -20,6 +20,17 @@ const MOMENT: Duration = Duration::from_millis(2);
 pub(crate) trait Job: Any + Send {
     /// Makes the next item.
     fn produce(&mut self) -> Made;
+
+    /// Ends what nobody wants back, on its thread. Errors: what went wrong at the end.
+    fn close(self: Box<Self>) -> Result<(), Error> {
+        Ok(())
+    }
+}
+
+/// What became of what a worker owned, if it did not panic.
+pub(super) enum Ended {
+    Back(Box<dyn Job>),
+    Closed(Result<(), Error>),
 }
 
 /// What came of making an item.
@@ -51,7 +62,10 @@ pub(super) enum Order {
     /// To be answered there.
     Call(Call, Sender<Parcel>),
     Produce(bool),
+    /// To end, and what it owns with it.
     Stop,
+    /// To end, and give back what it owns.
+    GiveBack,
 }
 
 /// A worker's side of its channels.
@@ -62,6 +76,9 @@ pub(super) struct Post {
     pub items: Sender<Delivery>,
     /// Why the thread ended, if user code panicked outside of what catches it.
     pub died: Arc<OnceLock<String>>,
+    /// Gets what became of the job. Not the thread's own result: one that nobody waits for is dropped where a panic ends
+    /// the process.
+    pub ended: Sender<Ended>,
     /// Closed when the thread ends.
     pub _alive: Sender<Infallible>,
     /// Held while the thread runs.
@@ -80,12 +97,37 @@ enum Producing {
 /// Whether the thread goes on.
 enum Next {
     GoOn,
-    End,
+    Stop,
+    GiveBack,
 }
 
 impl Post {
-    /// Works until told to stop; gives back what it owns, unless that panicked.
-    pub(super) fn run(self, mut job: Box<dyn Job>) -> Option<Box<dyn Job>> {
+    /// Works until told to end.
+    pub(super) fn run(self, mut job: Box<dyn Job>) {
+        let ended = match self.work(&mut *job) {
+            Ok(true) => Ended::Back(job),
+            Ok(false) => Ended::Closed(self.close(job)),
+            // What panicked is not used again.
+            Err(Panicked(message)) => {
+                let error = self.panicked(&message);
+                let _ = self.died.set(message);
+                let _ = self.deliver(Some(Err(error)), |order| match order {
+                    Order::Stop | Order::GiveBack => Ok(Next::Stop),
+                    Order::Call(..) | Order::Produce(_) => Ok(Next::GoOn),
+                });
+                return discard(job);
+            }
+        };
+        match self.ended.send(ended).map_err(SendError::into_inner) {
+            Ok(()) => {}
+            // Nobody waited so long.
+            Err(Ended::Back(job)) => drop(self.close(job)),
+            Err(Ended::Closed(closed)) => drop(closed.inspect_err(|error| tracing::warn!("{error}"))),
+        }
+    }
+
+    /// Works until told to end; whether the job is wanted back.
+    fn work(&self, job: &mut dyn Job) -> Result<bool, Panicked> {
         let (mut producing, mut pause) = (Producing::No, Duration::ZERO);
         loop {
             // An idle worker sleeps until there is an order.
@@ -96,25 +138,24 @@ impl Post {
                 }
             };
             let next = match order {
-                Ok(order) => self.obey(order, &mut *job, &mut producing),
-                Err(RecvTimeoutError::Disconnected) => return Some(job),
-                Err(RecvTimeoutError::Timeout) => self.produce(&mut *job, &mut producing, &mut pause),
+                Ok(order) => self.obey(order, job, &mut producing)?,
+                Err(RecvTimeoutError::Disconnected) => Next::Stop,
+                Err(RecvTimeoutError::Timeout) => self.produce(job, &mut producing, &mut pause)?,
             };
             match next {
-                Ok(Next::GoOn) => {}
-                Ok(Next::End) => return Some(job),
-                // What panicked is not used again.
-                Err(Panicked(message)) => {
-                    let error = Error::worker(self.worker, format!("it panicked: {message}"));
-                    let _ = self.died.set(message);
-                    let _ = self.deliver(Some(Err(error)), |order| match order {
-                        Order::Stop => Ok(Next::End),
-                        Order::Call(..) | Order::Produce(_) => Ok(Next::GoOn),
-                    });
-                    return None;
-                }
+                Next::GoOn => {}
+                Next::Stop => return Ok(false),
+                Next::GiveBack => return Ok(true),
             }
         }
+    }
+
+    fn close(&self, job: Box<dyn Job>) -> Result<(), Error> {
+        guarded(|| job.close()).unwrap_or_else(|Panicked(message)| Err(self.panicked(&message)))
+    }
+
+    fn panicked(&self, message: &str) -> Error {
+        Error::worker(self.worker, format!("it panicked: {message}"))
     }
 
     fn obey(&self, order: Order, job: &mut dyn Job, producing: &mut Producing) -> Result<Next, Panicked> {
@@ -123,7 +164,8 @@ impl Post {
             Order::Call(call, answer) => drop(answer.send(guarded(|| call(job))?)),
             Order::Produce(_) if *producing == Producing::NeverAgain => {}
             Order::Produce(on) => *producing = if on { Producing::Yes } else { Producing::No },
-            Order::Stop => return Ok(Next::End),
+            Order::Stop => return Ok(Next::Stop),
+            Order::GiveBack => return Ok(Next::GiveBack),
         }
         Ok(Next::GoOn)
     }
@@ -162,11 +204,12 @@ impl Post {
         loop {
             match self.send(delivery) {
                 Sent::Done => return Ok(Next::GoOn),
-                Sent::Gone => return Ok(Next::End),
+                Sent::Gone => return Ok(Next::Stop),
                 Sent::Ordered(order, kept) => {
                     delivery = kept;
-                    if let Next::End = obey(order)? {
-                        return Ok(Next::End);
+                    match obey(order)? {
+                        Next::GoOn => {}
+                        end => return Ok(end),
                     }
                 }
             }

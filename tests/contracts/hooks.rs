@@ -1,15 +1,32 @@
 //! User code around batches: called once each, replaceable at any time, and heard when it fails.
 
-use std::sync::{
-    Arc,
-    atomic::{AtomicUsize, Ordering::Relaxed},
+use std::{
+    sync::{
+        Arc,
+        atomic::{AtomicUsize, Ordering::Relaxed},
+    },
+    thread::sleep,
+    time::Duration,
 };
 
-use crate::support::{Ending, Script, Tag, balance, tags};
-use gleaner::prelude::{Batch, Collector, Error};
+use crate::support::{Ending, Script, Tag, balance, slow::slow, tags};
+use gleaner::{
+    BoxError,
+    prelude::{AsyncBatched, Batch, Collector, Delivery, Error, Replay, ReplayWriteMode},
+};
 
 fn builder() -> gleaner::config::CollectorBuilder<Tag, gleaner::env::RowStepper<Tag>> {
     tags(Script::all(5, Ending::Terminated)).rows(2).frames_per_batch(20).total_frames(100)
+}
+
+const SOON: Duration = Duration::from_secs(60);
+
+/// A hook that counts its calls.
+fn count(calls: Arc<AtomicUsize>) -> impl FnMut() -> Result<(), BoxError> + Send {
+    move || {
+        calls.fetch_add(1, Relaxed);
+        Ok(())
+    }
 }
 
 /// A counter and a clone of it.
@@ -34,6 +51,37 @@ fn hk1_pre_collect_runs_before_each_rollout() {
     }
     assert!(collector.next().is_none());
     assert_eq!(calls.load(Relaxed), 5);
+}
+
+#[test]
+fn hk1_pre_collect_runs_once_for_each_batch_of_rows_that_do_not_step_together() {
+    let pooled = || builder().total_frames(1_000).async_batched(AsyncBatched::default());
+    for pool in [pooled(), pooled().trajs_per_batch(3)] {
+        let (calls, inside) = counter();
+        let mut collector = pool.pre_collect(count(inside)).build().unwrap();
+        for number in 1..20 {
+            collector.next().unwrap().unwrap();
+            assert_eq!(calls.load(Relaxed), number);
+        }
+    }
+    for mode in [ReplayWriteMode::Rollout, ReplayWriteMode::Trajectory] {
+        let (replay, (calls, inside)) = (Replay::new(2_000).unwrap(), counter());
+        let pool = pooled().replay(&replay).replay_write_mode(mode).pre_collect(count(inside));
+        let collector = pool.build().unwrap();
+        let mut running = collector.start().unwrap();
+        running.wait_written(500, SOON).unwrap();
+        let batches = running.shutdown(SOON).unwrap().stats().batches as usize;
+        // One may have begun.
+        assert!((batches..=batches + 1).contains(&calls.load(Relaxed)), "{mode:?}: {calls:?} of {batches}");
+    }
+    // A worker on its own whose batches take longer than looks for them.
+    let (replay, (calls, inside)) = (Replay::new(2_000).unwrap(), counter());
+    let slow = slow(5, |_, _, _| sleep(Duration::from_millis(15))).rows(2).frames_per_batch(40).workers(1);
+    let slow = slow.delivery(Delivery::Async).replay(&replay).pre_collect(count(inside));
+    let mut running = slow.build().unwrap().start().unwrap();
+    running.wait_written(80, SOON).unwrap();
+    let batches = running.shutdown(SOON).unwrap().stats().batches as usize;
+    assert!((batches..=batches + 1).contains(&calls.load(Relaxed)), "{calls:?} of {batches}");
 }
 
 #[test]

@@ -53,7 +53,7 @@ pub struct Fault {
 /// Observes `[episode, t]`; episodes have `length` frames and are cut by the environment.
 #[derive(Component, Debug)]
 pub struct Faulty {
-    fault: Option<Fault>,
+    faults: Vec<Fault>,
     row: u32,
     length: u32,
     episode: u32,
@@ -61,10 +61,11 @@ pub struct Faulty {
 }
 
 impl Faulty {
-    /// A builder whose rows have episodes of `length` frames and one fault.
-    pub fn builder(length: u32, fault: Option<Fault>) -> CollectorBuilder<Self, RowStepper<Self>> {
+    /// A builder whose rows have episodes of `length` frames and these faults.
+    pub fn builder(length: u32, faults: impl IntoIterator<Item = Fault>) -> CollectorBuilder<Self, RowStepper<Self>> {
+        let faults = Vec::from_iter(faults);
         Collector::with_factory(move |context| {
-            let new = Self::new(length, fault, context.row);
+            let new = Self::new(length, faults.iter().copied(), context.row);
             match new.fails(Call::Build) {
                 Some(Kind::Panic) => panic!("boom 42"),
                 Some(_) => Err("no such level".into()),
@@ -74,8 +75,8 @@ impl Faulty {
     }
 
     /// The environment of `row`.
-    pub fn new(length: u32, fault: Option<Fault>, row: u32) -> Self {
-        Self { fault, row, length, episode: 0, t: 0 }
+    pub fn new(length: u32, faults: impl IntoIterator<Item = Fault>, row: u32) -> Self {
+        Self { faults: faults.into_iter().collect(), row, length, episode: 0, t: 0 }
     }
 
     fn fails(&self, call: Call) -> Option<Kind> {
@@ -83,7 +84,7 @@ impl Faulty {
         let here = |fault: &Fault| {
             fault.call == call && is(fault.row, self.row) && is(fault.episode, self.episode) && is(fault.step, self.t)
         };
-        self.fault.filter(here).map(|fault| fault.kind)
+        self.faults.iter().find(|fault| here(fault)).map(|fault| fault.kind)
     }
 
     fn see(&self, kind: Option<Kind>) -> [f32; 2] {

@@ -13,7 +13,7 @@ use std::{
     time::{Duration, Instant},
 };
 
-use crate::{env::faults::discard, error::Error};
+use crate::error::{Error, discard};
 
 /// What a job is known by.
 pub(super) type Ticket = u64;
@@ -168,6 +168,8 @@ impl<J: Send + 'static, R: Send + 'static> Crew<J, R> {
                 let _ = member.handle.join();
             }
         }
+        // If all are stuck, nobody is left to take them.
+        lock(&self.shared.jobs).try_iter().for_each(discard);
         Closed { given_up, results: self.results.try_iter().collect() }
     }
 }

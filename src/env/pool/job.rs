@@ -8,8 +8,8 @@ use std::{
 use crate::{
     components::End,
     data::{Data, finite},
-    env::{Env, Factory, RowContext, clip::ActionClip, faults::discard, mask::MaskParts, step::close_frame},
-    error::{Error, panic_message},
+    env::{Env, Factory, RowContext, clip::ActionClip, mask::MaskParts, step::close_frame},
+    error::{Error, discard, panic_message},
     seed::{Purpose, Seed, Stream},
 };
 

@@ -16,6 +16,8 @@ mod stages;
 pub use options::AsyncBatched;
 pub(crate) use options::PoolShare;
 
+use std::time::Duration;
+
 use bevy_ecs::prelude::*;
 
 use self::{
@@ -58,7 +60,6 @@ impl<E: Env> Stepper<E> for PoolStepper<E> {
     fn install(&mut self, world: &mut World, schedule: &mut Schedule, spawn: &Spawn) -> Result<Vec<Entity>, Error> {
         let Self(own) = self;
         let share = world.resource::<PoolShare>().clone();
-        let envs = (0..spawn.rows).map(|i| own.build(spawn, i)).collect::<Result<Vec<E>, Error>>()?;
         let rules = Rules {
             factory: own.factory.clone(),
             rows: spawn.rows,
@@ -72,8 +73,10 @@ impl<E: Env> Stepper<E> for PoolStepper<E> {
         let late = move || monitor.ledger().late_frames += 1;
         let crew = Crew::<Job<E>, Finished<E>>::new(threads, move |job| rules.run(job), late)?;
         let mut pool = Pool::new(crew, share, spawn.worker.unwrap_or(0), spawn.seed);
-        let mut entities = Vec::with_capacity(envs.len());
-        for (env, i) in envs.into_iter().zip(0..) {
+        let mut entities = Vec::with_capacity(spawn.rows as usize);
+        for i in 0..spawn.rows {
+            // What was built before an error is dropped as the rest of the pool is.
+            let env = own.build(spawn, i)?;
             let entity = world.spawn((row_bundle::<E>(spawn, i), Acted::default())).id();
             pool.rows.push(PoolRow::new(entity, spawn.first_row + i, env));
             entities.push(entity);
@@ -126,9 +129,9 @@ impl<E: Env> Stepper<E> for PoolStepper<E> {
         })
     }
 
-    fn close(&self, world: &mut World) {
+    fn close(&self, world: &mut World, timeout: Duration) {
         let Some(mut pool) = world.remove_resource::<Pool<E>>() else { return };
-        let frames = pool.close();
+        let frames = pool.close(timeout);
         let mut ledger = pool.share.monitor.ledger();
         ledger.counters.stepped_frames += frames;
         ledger.counters.discarded.shutdown += frames;

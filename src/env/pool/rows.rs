@@ -1,6 +1,6 @@
 //! The rows of a pool: where their environments are, and what becomes of those that fail.
 
-use std::time::Instant;
+use std::time::{Duration, Instant};
 
 use bevy_ecs::prelude::*;
 
@@ -11,11 +11,8 @@ use super::{
 };
 use crate::{
     components::End,
-    env::{
-        Env,
-        faults::{Faults, discard},
-    },
-    error::Error,
+    env::{Env, faults::Faults},
+    error::{Error, discard},
     seed::{Purpose, Seed, Stream},
 };
 
@@ -246,8 +243,8 @@ impl<E: Env> Pool<E> {
     }
 
     /// Ends the threads and drops the environments; returns the frames that nobody took.
-    pub(super) fn close(&mut self) -> u64 {
-        let deadline = self.share.options.shutdown;
+    pub(super) fn close(&mut self, timeout: Duration) -> u64 {
+        let deadline = self.share.options.shutdown.min(timeout);
         let closed = self.crew().close(deadline);
         let mut frames = 0;
         for finished in closed.results {
@@ -264,6 +261,6 @@ impl<E: Env> Pool<E> {
 
 impl<E: Env> Drop for Pool<E> {
     fn drop(&mut self) {
-        self.close();
+        self.close(Duration::MAX);
     }
 }

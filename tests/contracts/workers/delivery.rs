@@ -16,6 +16,7 @@ use gleaner::{
     config::{Delivery, ReplayWriteMode},
     policy::Exploration,
     prelude::{Batch, CartPole, Collector, NetworkSpec, Policy, Replay},
+    stats::StatsOf,
 };
 
 /// The first draw of each of six rows.
@@ -115,6 +116,40 @@ fn pc05_counters_of_all_and_of_each() {
     assert!(collector.next().is_none());
     collector.shutdown();
     assert_eq!(monitor.stats().workers_alive, 0);
+}
+
+#[test]
+fn pc01_pc04_counters_are_a_flat_map() {
+    let builder = || tags(Script::all(3, Ending::Terminated)).rows(5).frames_per_batch(30).total_frames(60);
+    let mut collector = builder().workers(2).build().unwrap();
+    drop(collector.next());
+    let monitor = collector.monitor();
+    let [all, each, both] = [StatsOf::Aggregate, StatsOf::PerWorker, StatsOf::Both].map(|of| monitor.metrics(of));
+    assert!(both.values().all(|value| value.is_number() || value.is_string() || value.is_boolean()), "{both:?}");
+    assert_eq!(serde_json::from_str::<serde_json::Map<_, _>>(&serde_json::to_string(&both).unwrap()).unwrap(), both);
+    let wanted: [(&str, serde_json::Value); 8] = [
+        ("frames", 30.into()),
+        ("workers", 2.into()),
+        ("workers_alive", 2.into()),
+        ("discarded/fault", 0.into()),
+        ("episodes/mean_length", 3.0.into()),
+        ("total_frames", 60.into()),
+        ("completed", false.into()),
+        ("backend", collector.stats().backend.into()),
+    ];
+    for (name, value) in wanted {
+        assert_eq!(all[name], value, "{name}");
+    }
+    let stepped = ["worker_0/stepped_frames", "worker_1/stepped_frames"].map(|name| each[name].as_u64());
+    assert_eq!(stepped, [Some(18), Some(12)]);
+    assert!(all.keys().all(|name| !name.starts_with("worker_")));
+    assert!(each.keys().all(|name| name.starts_with("worker_0/") || name.starts_with("worker_1/")), "{each:?}");
+    assert_eq!(both, all.into_iter().chain(each).collect());
+    // What does not apply is absent.
+    let inline = builder().build().unwrap().monitor();
+    assert!(inline.metrics(StatsOf::PerWorker).is_empty());
+    let names = inline.metrics(StatsOf::Both);
+    assert!(names["frames"] == 0 && !names.keys().any(|name| name.starts_with("worker") || name.contains("mean")));
 }
 
 #[test]

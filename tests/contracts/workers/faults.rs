@@ -9,7 +9,7 @@ use crate::support::{
     slow::{Gate, slow},
 };
 use gleaner::{
-    components::WorkerStatus,
+    components::{Truncation, WorkerStatus},
     config::{Delivery, OnWorkerFault},
     prelude::{CartPole, Collector, Error, Rows, Task},
 };
@@ -258,6 +258,65 @@ fn x10_one_that_sleeps_for_ever_does_not_hold_the_others() {
         balance(&collector.stats()).unwrap();
         gate.open();
     });
+}
+
+#[test]
+fn x10_one_of_sixteen_that_sleeps_for_ever_is_closed_by_a_timeout() {
+    const TICKS: usize = 10_000;
+    let gate = Gate::default();
+    let held = gate.clone();
+    // The last one falls asleep behind the first part that it hands over; nobody is done, and preempts it, before.
+    let act = move |row, episode, t| match (row, episode, t) {
+        (15, 1_200, 0) => held.wait(),
+        (0..15, 0, 0) => held.wait_for(1),
+        _ => {}
+    };
+    let builder = slow(5, act).rows(16).workers(16).frames_per_batch(16 * TICKS).preemptive_threshold(0.9);
+    let builder = builder.on_worker_fault(OnWorkerFault::Drop).worker_deadline(LATE);
+    let mut collector = builder.build().unwrap();
+    let begin = Instant::now();
+    let batch = collector.next().unwrap().unwrap();
+    assert!(begin.elapsed() < Duration::from_secs(30));
+    let prefix = |row: usize| {
+        let frames = (0..TICKS).take_while(|tick| batch.flags()[tick * 16 + row].valid()).count();
+        assert!((frames..TICKS).all(|tick| !batch.flags()[tick * 16 + row].valid()), "row {row}");
+        frames
+    };
+    let frames: Vec<_> = (0..16).map(prefix).collect();
+    assert!(frames[..15].iter().filter(|frames| **frames == TICKS).count() >= 14, "{frames:?}");
+    assert!((1..TICKS).contains(&frames[15]), "{frames:?}");
+    assert_eq!(frames.iter().sum::<usize>(), batch.frames());
+    let end = batch.ends()[(frames[15] - 1) * 16 + 15];
+    assert_eq!(end.truncation(), Some(Truncation::Timeout), "{end:?}");
+    assert_eq!(collector.workers()[15], WorkerStatus::Abandoned);
+    gate.open();
+    // What it replies too late is nobody's.
+    for _ in 0..2 {
+        let batch = collector.next().unwrap().unwrap();
+        assert!((0..TICKS).all(|tick| !batch.flags()[tick * 16 + 15].valid()));
+        balance(&collector.stats()).unwrap();
+    }
+    collector.shutdown();
+    closed(&collector);
+}
+
+#[test]
+fn ms06_those_that_are_lost_do_not_count_among_those_that_are_enough() {
+    // With all four 3 are enough, of the three that are left 2. In whole a batch of the straggler takes 10 s.
+    let act = |row, _, _| match row {
+        2 => std::thread::sleep(Duration::from_millis(500)),
+        3 => panic!("boom 42"),
+        _ => {}
+    };
+    let builder = slow(5, act).rows(4).workers(4).frames_per_batch(80).preemptive_threshold(0.75);
+    let mut collector = builder.on_worker_fault(OnWorkerFault::Drop).build().unwrap();
+    for _ in 0..3 {
+        let begin = Instant::now();
+        let batch = collector.next().unwrap().unwrap();
+        assert!(begin.elapsed() < Duration::from_secs(10), "{:?}", begin.elapsed());
+        assert!((41..60).contains(&batch.frames()), "{}", batch.frames());
+    }
+    assert_eq!(collector.workers()[3], WorkerStatus::Dead);
 }
 
 #[test]

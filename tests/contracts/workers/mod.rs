@@ -1,6 +1,7 @@
 //! Rows on several threads: same data, same counters, and a life cycle that never hangs.
 
 mod delivery;
+mod drops;
 mod faults;
 mod options;
 mod restarts;

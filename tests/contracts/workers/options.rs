@@ -43,11 +43,14 @@ fn fd04_options_of_one_world_exclude_workers() {
         refused!(workers(2).overlap(Overlap::Two)),
         refused!(workers(2).worker(1)),
         refused!(workers(2).delivery(Delivery::Async).preemptive_threshold(0.5)),
+        refused!(workers(2).reset_at_each_iter(true).preemptive_threshold(0.5)),
     ];
-    let names = ["threads", "executor", "overlap", "worker", "preemptive_threshold"];
+    let names = ["threads", "executor", "overlap", "worker", "preemptive_threshold", "reset_at_each_iter"];
     for (message, name) in messages.iter().zip(names) {
         assert!(message.contains(name), "{message}");
     }
+    // All are waited for.
+    tags(script()).rows(8).workers(2).reset_at_each_iter(true).preemptive_threshold(1.0).build().unwrap();
     let simulator = Collector::with_simulator(Tag::simulator(&script(), 8)).rows(8).workers(2).build();
     let message = simulator.expect_err("one simulator").to_string();
     assert!(message.contains("with_simulator") && message.contains("workers"), "{message}");

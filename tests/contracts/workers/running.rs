@@ -10,7 +10,7 @@ use crate::support::{
     Call, Fault, Faulty, Kind, Stepping, balance,
     slow::{Gate, slow},
 };
-use gleaner::prelude::{CartPole, Collector, Error, Replay, Running};
+use gleaner::prelude::{Backend, CartPole, Collector, Error, NetworkSpec, Policy, Replay, Running, WeightsHandle};
 
 const SOON: Duration = Duration::from_secs(60);
 
@@ -40,6 +40,38 @@ fn mc19_it_ends_by_the_exact_budget() {
         assert_eq!(replay.write_count(), 3_010);
         assert!(collector.next_receipt().is_none());
         balance(&collector.stats()).unwrap();
+    }
+}
+
+/// One whose weights are version 1, and its handle.
+fn published(stepping: Stepping, total: Option<u64>) -> (Running<CartPole>, WeightsHandle) {
+    let replay = Replay::new(4_000).unwrap();
+    let policy = Policy::network(NetworkSpec::default()).backend(Backend::Cpu);
+    let builder = Collector::<CartPole>::builder().rows(4).frames_per_batch(40).replay(&replay).policy(policy);
+    let builder = if let Some(total) = total { builder.total_frames(total) } else { builder };
+    let collector = stepping.set(builder).build().unwrap();
+    let weights = collector.weights().unwrap();
+    weights.increment_version().unwrap();
+    (collector.start().unwrap(), weights)
+}
+
+#[test]
+fn mc19_ready_is_who_acts_by_the_newest_weights() {
+    for stepping in Stepping::ALL {
+        let (mut running, weights) = published(stepping, None);
+        running.wait_ready(SOON).unwrap();
+        weights.wait_adopted(1, Duration::ZERO).unwrap();
+        drop(running);
+        // Behind the end nobody takes any.
+        let (mut running, weights) = published(stepping, Some(400));
+        while running.is_running() {
+            thread::yield_now();
+        }
+        weights.increment_version().unwrap();
+        let begin = Instant::now();
+        let error = running.wait_ready(SOON).unwrap_err();
+        assert!(matches!(error, Error::State { call: "wait_ready", .. }), "{error}");
+        assert!(begin.elapsed() < SOON / 2);
     }
 }
 
