@@ -19,8 +19,9 @@ use bevy_ecs::{
     schedule::{LogLevel, Schedules},
 };
 use gleaner::{
-    components::{LastObservation, Masks, RowIndex, Truncation},
+    components::{ActionMask, LastObservation, Masks, RowIndex, Truncation},
     host::{Acting, Batches, HostBuilder, HostConfig, ResetRequest},
+    policy::Normalize,
     prelude::*,
     seed::Streams,
 };
