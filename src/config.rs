@@ -87,7 +87,8 @@ pub struct CollectorConfig {
     /// are written as they are and go on in the buffer with the rest of their episode. Only with mode `Trajectory`.
     /// Default: 4,096 for each row.
     pub max_open_frames: Option<usize>,
-    /// How the policy's distribution becomes an action. Default: sample.
+    /// How the policy's distribution becomes an action. Mode and mean need a network among the policies, random not a
+    /// host's system; policies that are no networks act as ever. Default: sample.
     pub exploration: Exploration,
     /// Master seed of all streams. Default: 0.
     pub seed: u64,
