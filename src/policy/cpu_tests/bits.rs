@@ -55,7 +55,7 @@ proptest! {
         count in 1_usize..130,
         cut in 0.0_f64..1.0,
         trunk in 0..TRUNKS,
-        head in 0..11_usize,
+        head in 0..12_usize,
         masked in any::<bool>(),
         arch in prop::sample::select(instruction_sets()),
     ) {
@@ -84,5 +84,5 @@ proptest! {
 
 #[test]
 fn the_property_covers_every_head() {
-    assert_eq!(heads().len(), 11);
+    assert_eq!(heads().len(), 12);
 }

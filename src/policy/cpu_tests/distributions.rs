@@ -60,7 +60,7 @@ fn moments_of_continuous_actions_are_those_of_the_parameters() {
         let (log_std, squash) = match &head {
             Head::Gaussian { log_std, .. } => (*log_std, None),
             Head::TanhGaussian { low, high, log_std } => (*log_std, Some((low, high))),
-            Head::Deterministic { noise: Noise::Gaussian { std }, .. } => (LogStd::Free(std.ln()), None),
+            Head::Deterministic { noise: Noise::Gaussian { std }, squash: None, .. } => (LogStd::Free(std.ln()), None),
             _ => continue,
         };
         let rows = drawn(&mut network, false);
