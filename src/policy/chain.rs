@@ -158,8 +158,10 @@ impl Chain {
                 self.reads_raw = Some(name.into());
                 Ok(self.push(name, Kind::Embedding { entries }, flow, width))
             }
-            Layer::Conv2d { filters, kernel, stride } => self.convolve(name, [filters, kernel, stride], flow),
-            Layer::Tanh | Layer::Relu | Layer::Silu | Layer::Gelu => Ok(flow),
+            Layer::Conv2d { filters, kernel, stride, padding } => {
+                self.convolve(name, [filters, kernel, stride, padding], flow)
+            }
+            Layer::Tanh | Layer::Relu | Layer::Silu | Layer::Gelu | Layer::GeluErf => Ok(flow),
         }
     }
 

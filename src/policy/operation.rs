@@ -13,6 +13,8 @@ pub enum Activation {
     Silu,
     /// `x · Φ(x)` in its tanh form (Hendrycks and Gimpel 2016): PyTorch's `GELU(approximate="tanh")`.
     Gelu,
+    /// `x · Φ(x)` itself: PyTorch's `GELU()`.
+    GeluErf,
 }
 
 /// Where an operation reads or writes: a matrix of a row a row.

@@ -206,3 +206,4 @@ fn constant(activation: Activation) -> f64 {
         Activation::Gelu => 4.0,
     }
 }
+        Activation::GeluErf => 5.0,

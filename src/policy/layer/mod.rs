@@ -3,6 +3,7 @@
 mod conv2d;
 mod embedding;
 mod gelu;
+mod gelu_erf;
 mod gru;
 mod layer_norm;
 pub(super) mod linear;
@@ -120,11 +121,14 @@ pub enum Layer {
     Relu,
     /// `x · σ(x)`.
     Silu,
-    /// `x · Φ(x)` in its tanh form: PyTorch's `GELU(approximate="tanh")`.
+    /// `x · Φ(x)` in its tanh form: PyTorch's `GELU(approximate="tanh")`. Without that option PyTorch's is
+    /// [`GeluErf`](Self::GeluErf), which differs by up to 5e-4.
     Gelu,
 }
 
 /// The table of activations: entry of a list, name in a plan, kernel.
+    /// `x · Φ(x)` itself, by the error function: PyTorch's `GELU()`.
+    GeluErf,
 macro_rules! activations {
     ($($layer:ident => $kernel:path),* $(,)?) => {
         impl Layer {
@@ -177,6 +181,7 @@ activations! {
 }
 
 /// Copies columns.
+    GeluErf => gelu_erf::GeluErf,
 #[derive(Debug)]
 struct Copy {
     at: usize,
