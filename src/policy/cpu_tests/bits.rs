@@ -29,7 +29,7 @@ const TRUNKS: usize = 5;
 fn network_of(trunk: usize, widths: &[usize], (head, space): (HeadSpec, Space)) -> CpuNetwork {
     let floats = |shape: &[usize]| Field { name: "".into(), dtype: Dtype::F32, shape: shape.to_vec() };
     let width = widths.first().copied().unwrap_or(9);
-    let conv = Layer::Conv2d { filters: width, kernel: 2, stride: 1 };
+    let conv = Layer::Conv2d { filters: width, kernel: 2, stride: 1, padding: 1 };
     let (observation, field, layers) = match trunk {
         0 => (Space::unbounded(18), floats(&[18]), vec![]),
         1 => (Space::unbounded(18), floats(&[18]), vec![Layer::Linear(width), Layer::LayerNorm, Layer::Gelu]),

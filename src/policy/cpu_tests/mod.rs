@@ -1,4 +1,5 @@
 mod bits;
+mod convolutions;
 mod distributions;
 mod golden;
 mod heads;

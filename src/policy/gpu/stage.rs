@@ -137,7 +137,7 @@ fn entry<'a>(plan: &Plan, observation: &Inputs, operation: &Operation) -> Entry<
             let tiles = conv.output[0].div_ceil(4) * conv.places().div_ceil(4);
             let mut entry = layer("conv2d", padded(&params), Some(conv.activation), (1, tiles));
             let bytes = operation.from == Place::Input && observation.is_bytes(operation.start);
-            entry.constants.push(("bytes", f64::from(u8::from(bytes))));
+            entry.constants.extend([("bytes", f64::from(u8::from(bytes))), ("padding", conv.padding as f64)]);
             entry
         }
         Kind::Embedding { entries } => {
