@@ -150,8 +150,10 @@ pub struct CollectorConfig {
     pub max_arenas: usize,
     /// How recorded rewards are made from the environment's. Default: as they are.
     pub reward: RewardTransform,
-    /// Whether distributions are recorded, as columns "logits", "mean", "std" or "q_values" by the head, and "entropy"
-    /// where it has one in closed form. Only with a network. Default: no.
+    /// Whether distributions are recorded, as columns "logits", "mean", "std" or "q_values" by the head, and "entropy",
+    /// but for deterministic heads. A squashed Gaussian has none in closed form: there it is the negative log-probability
+    /// of the action taken, of which the entropy is the mean; "mean" and "std" are those of the number before the squash.
+    /// Only with a network. Default: no.
     pub record_distribution: bool,
     /// Whether the state that each frame begins with is recorded as column "state". Only with a recurrent network.
     /// Default: no.
