@@ -22,9 +22,9 @@ fn run(options: &Options, stop: &AtomicBool) -> Result<Option<f32>> {
         title: "PPO on pixels",
         network: NetworkSpec {
             trunk: vec![
-                Layer::Conv2d { filters: 16, kernel: 4, stride: 2 },
+                Layer::Conv2d { filters: 16, kernel: 4, stride: 2, padding: 0 },
                 Layer::Relu,
-                Layer::Conv2d { filters: 32, kernel: 3, stride: 2 },
+                Layer::Conv2d { filters: 32, kernel: 3, stride: 2, padding: 0 },
                 Layer::Relu,
                 Layer::Flatten,
                 Layer::Linear(64),

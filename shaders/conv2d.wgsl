@@ -27,6 +27,8 @@ struct Conv2dParams {
 override activation: u32 = 0u;
 // Whether the image is of bytes, four a word; else of floats.
 override bytes: bool = false;
+// Zeros beyond each edge of the image.
+override padding: u32 = 0u;
 
 @group(0) @binding(0) var<uniform> params: Conv2dParams;
 @group(0) @binding(1) var<storage, read> from_: array<u32>;
@@ -44,6 +46,22 @@ fn pixel_at(first: u32, i: u32) -> f32 {
         return f32((from_[first + i / 4u] >> (8u * (i % 4u))) & 0xffu);
     }
     return bitcast<f32>(from_[first + i]);
+}
+
+fn pixels_at(first: u32, at: vec4<u32>) -> vec4<f32> {
+    let near = vec2<f32>(pixel_at(first, at.x), pixel_at(first, at.y));
+    return vec4<f32>(near, pixel_at(first, at.z), pixel_at(first, at.w));
+}
+
+// Those of lines `y` and columns `x`, counted from the edge of the padding; `plane` is where their channel begins.
+fn padded_at(first: u32, plane: u32, y: vec4<u32>, x: vec4<u32>) -> vec4<f32> {
+    if padding == 0u {
+        return pixels_at(first, plane + y * params.width + x);
+    }
+    let low = vec4<u32>(padding);
+    let inside = (y >= low) & (y < low + params.height) & (x >= low) & (x < low + params.width);
+    let at = select(vec4<u32>(), plane + (y - low) * params.width + x - low, inside);
+    return select(vec4<f32>(), pixels_at(first, at), inside);
 }
 
 fn store(row: u32, filter_: u32, place: u32, sums: vec4<f32>) {
@@ -74,17 +92,16 @@ fn main(
     // Past the edge the last place and the last filter are read again; `store` leaves them out.
     let four = vec4<u32>(0u, 1u, 2u, 3u);
     let places = min(place + four, vec4<u32>(params.places - 1u));
-    let corners = (places / params.columns * params.width + places % params.columns) * params.step;
+    let y = places / params.columns * params.step;
+    let x = places % params.columns * params.step;
     let first = row * params.stride + params.start;
     let patch_ = params.channels * params.side * params.side;
     var w = min(filter_ + four, vec4<u32>(params.filters - 1u)) * patch_;
     var sums = mat4x4<f32>();
     for (var line = 0u; line < params.channels * params.side; line++) {
-        let pixels = corners + (line / params.side * params.height + line % params.side) * params.width;
+        let plane = line / params.side * params.height * params.width;
         for (var k = 0u; k < params.side; k++) {
-            let p = pixels + k;
-            let near = vec2<f32>(pixel_at(first, p.x), pixel_at(first, p.y));
-            let pixel = vec4<f32>(near, pixel_at(first, p.z), pixel_at(first, p.w));
+            let pixel = padded_at(first, plane, y + line % params.side, x + k);
             sums[0] += weight_at(w.x) * pixel;
             sums[1] += weight_at(w.y) * pixel;
             sums[2] += weight_at(w.z) * pixel;

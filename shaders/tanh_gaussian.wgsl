@@ -50,9 +50,7 @@ fn main(
         let z = select(normals.x, normals.y, i % 2u == 1u);
         let deviation = log_std(first, i);
         let u = outputs[first + i] + exp32(deviation) * z;
-        let bounds = 0.5 * elements[i].xy;
-        let x = (bounds.x + bounds.y) + (bounds.y - bounds.x) * tanh32(u);
-        actions[row * params.actions + i] = clip32(x, elements[i].x, elements[i].y);
+        actions[row * params.actions + i] = to_box(tanh32(u), elements[i].x, elements[i].y);
         let slope = 2.0 * (0.6931472 - u - softplus32(-2.0 * u));
         log_prob += normal_log_density(z, deviation) - slope - elements[i].z;
     }

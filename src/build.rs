@@ -17,10 +17,7 @@ use crate::{
     memory,
     plugin::{self, InstallActing, TaskParts},
     policies::Seat,
-    policy::{
-        self, Actor, Duty, Policies, Policy,
-        plan::{Exploration, Plan},
-    },
+    policy::{self, Actor, Duty, Policies, Policy, plan::Plan},
     replay::Replay,
     replay_writer::ReplayWriter,
     rollout::{ArenaPool, Assembly, Columns, Rollout, TrajectoryPool},
@@ -95,6 +92,7 @@ pub(crate) fn build_rows<T: Task>(parts: Build<T>, share: Share) -> Result<Colle
     schedule.set_apply_final_deferred(!setup.is_empty());
     let policies = policies.by_number();
     check_overlap(&config, &policies, &*stepper)?;
+    policy::check_exploration(config.exploration, policies.iter().map(|(_, policy)| policy))?;
     check_random(&config, &policies)?;
     check_faults(&config, &*stepper)?;
     let plans = plans(&policies)?;
@@ -198,18 +196,11 @@ fn check_overlap<T: Task>(
 
 /// Whether gleaner may choose actions, if it shall.
 fn check_random<T: Task>(config: &CollectorConfig, policies: &[(Range<u32>, Policy<T>)]) -> Result<(), Error> {
-    let asked = if config.init_random_frames > 0 {
-        "init_random_frames"
-    } else if config.exploration == Exploration::Random {
-        "exploration"
-    } else {
+    if config.init_random_frames == 0 || !policies.iter().any(|(_, policy)| policy.is_system()) {
         return Ok(());
-    };
-    if policies.iter().any(|(_, policy)| policy.is_system()) {
-        let reason = format!("a host's system chooses all actions, the random ones too; leave {asked} out");
-        return Err(Error::Conflict { first: asked, second: "policy", reason });
     }
-    Ok(())
+    let reason = "a host's system chooses all actions, the random ones too; leave init_random_frames out".into();
+    Err(Error::Conflict { first: "init_random_frames", second: "policy", reason })
 }
 
 /// Whether a row that fails can start anew, if it shall.

@@ -89,7 +89,8 @@ pub struct CollectorConfig {
     /// are written as they are and go on in the buffer with the rest of their episode. Only with mode `Trajectory`.
     /// Default: 4,096 for each row.
     pub max_open_frames: Option<usize>,
-    /// How the policy's distribution becomes an action. Default: sample.
+    /// How the policy's distribution becomes an action. Mode and mean need a network among the policies, random not a
+    /// host's system; policies that are no networks act as ever. Default: sample.
     pub exploration: Exploration,
     /// Master seed of all streams. Default: 0.
     pub seed: u64,
@@ -152,8 +153,10 @@ pub struct CollectorConfig {
     pub max_arenas: usize,
     /// How recorded rewards are made from the environment's. Default: as they are.
     pub reward: RewardTransform,
-    /// Whether distributions are recorded, as columns "logits", "mean", "std" or "q_values" by the head, and "entropy"
-    /// where it has one in closed form. Only with a network. Default: no.
+    /// Whether distributions are recorded, as columns "logits", "mean", "std" or "q_values" by the head, and "entropy",
+    /// but for deterministic heads. A squashed Gaussian has none in closed form: there it is the negative log-probability
+    /// of the action taken, of which the entropy is the mean; "mean" and "std" are those of the number before the squash.
+    /// Only with a network. Default: no.
     pub record_distribution: bool,
     /// Whether the state that each frame begins with is recorded as column "state". Only with a recurrent network.
     /// Default: no.

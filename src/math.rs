@@ -121,6 +121,19 @@ pub fn softplus(x: f32) -> f32 {
     if x.is_nan() { x } else { y }
 }
 
+/// The nearest number from `low` to `high`; NaN for NaN. Unlike `f32::clamp` it does not panic for bounds that are none.
+#[inline(always)]
+pub fn clip(x: f32, low: f32, high: f32) -> f32 {
+    let x = if x < low { low } else { x };
+    if x > high { high } else { x }
+}
+
+/// What `x` from -1 to 1 is in the box from `low` to `high`: 0 is its centre. Never outside, NaN for NaN.
+#[inline(always)]
+pub fn to_box(x: f32, low: f32, high: f32) -> f32 {
+    clip((0.5 * low + 0.5 * high) + (0.5 * high - 0.5 * low) * x, low, high)
+}
+
 /// Two standard normal numbers from two words (Box and Muller, "A note on the generation of random normal deviates",
 /// 1958). The first word's unit is taken in `(0, 1]`, so the logarithm is finite: |z| ≤ 5.8.
 #[inline(always)]

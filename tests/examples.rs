@@ -152,7 +152,7 @@ fn offline() {
 fn from_pytorch() {
     let printed = run("from_pytorch", ["--backend", "cpu"]);
     let [cart_pole, pendulum] = results(&printed, "evaluation mean return")[..] else { panic!("{printed}") };
-    // What these actors reached where they were trained.
+    // Their returns in Gymnasium.
     assert_eq!(cart_pole, 500.0);
     assert!((-221.0..=-141.0).contains(&pendulum), "{pendulum}");
 }

@@ -1,6 +1,8 @@
 //! Weights from files of somebody else's: what PyTorch saved acts under the network's names and goes back under its own,
 //! files change while a policy acts, and no file, however broken, panics or takes more memory than it is long.
 
+#[path = "support/actors.rs"]
+mod actors;
 #[path = "weight_files/fuzz.rs"]
 mod fuzz;
 #[path = "weight_files/reload.rs"]

@@ -1,11 +1,14 @@
-//! The logits of 4-64-64-2 by a matrix-multiply crate, with a pass over each layer's result for its activation.
+//! The logits of 4-64-64-2 by a matrix-multiply crate, with a pass over each layer's result for its activation, both by the
+//! widest instructions that the machine has.
 
 use std::hint::black_box;
 
 use gemm::{Parallelism, gemm};
 use gleaner::math;
+use pulp::Arch;
 
 pub struct Perceptron {
+    arch: Arch,
     rows: usize,
     /// By layer: `[outputs, inputs]` and biases.
     layers: Vec<(Vec<f32>, Vec<f32>)>,
@@ -18,7 +21,8 @@ const WIDTHS: [usize; 4] = [4, 64, 64, 2];
 impl Perceptron {
     pub fn new(rows: usize) -> Self {
         let layers = WIDTHS.windows(2).map(|pair| (vec![0.01; pair[0] * pair[1]], vec![0.1; pair[1]])).collect();
-        Self { rows, layers, matrices: WIDTHS.iter().map(|width| vec![0.5; rows * width]).collect() }
+        let matrices = WIDTHS.iter().map(|width| vec![0.5; rows * width]).collect();
+        Self { arch: Arch::new(), rows, layers, matrices }
     }
 
     #[expect(unsafe_code, reason = "the crate's only entry takes pointers")]
@@ -60,11 +64,13 @@ impl Perceptron {
                 );
             }
             let last = i + 2 == WIDTHS.len();
-            for row in to.chunks_exact_mut(outputs) {
-                for (x, bias) in row.iter_mut().zip(bias) {
-                    *x = if last { *x + bias } else { math::tanh(*x + bias) };
+            self.arch.dispatch(|| {
+                for row in to.chunks_exact_mut(outputs) {
+                    for (x, bias) in row.iter_mut().zip(bias) {
+                        *x = if last { *x + bias } else { math::tanh(*x + bias) };
+                    }
                 }
-            }
+            });
         }
         black_box(&self.matrices);
         self.rows as u64

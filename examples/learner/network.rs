@@ -100,7 +100,7 @@ impl ActorCritic {
                 Layer::Tanh => ops::tanh(&signal.x)?,
                 Layer::Relu => signal.x.relu()?,
                 Layer::Flatten => signal.x,
-                Layer::Conv2d { stride, .. } => {
+                Layer::Conv2d { stride, padding: 0, .. } => {
                     let (weight, bias) = (self.var(&format!("{name}.weight"))?, self.var(&format!("{name}.bias"))?);
                     let (x, image) = conv2d(&signal.x, signal.image, weight, bias, *stride)?;
                     signal.image = image;

@@ -98,6 +98,11 @@ fn clip32(x: f32, low: f32, high: f32) -> f32 {
     return clamp(x, low, high);
 }
 
+// What `x` from -1 to 1 is in the box whose bounds are `low` and `high`.
+fn to_box(x: f32, low: f32, high: f32) -> f32 {
+    return clip32((0.5 * low + 0.5 * high) + (0.5 * high - 0.5 * low) * x, low, high);
+}
+
 // Not a constant, which the language refuses.
 fn nan32() -> f32 {
     var bits = 0x7fc00000u;

@@ -40,7 +40,8 @@ pub struct HostConfig {
     pub ticks_per_batch: usize,
     /// Frames after which the engine asks the host to reset a row. Default: none.
     pub max_frames_per_traj: Option<u32>,
-    /// How the policy's distribution becomes an action. Default: sample.
+    /// How the policy's distribution becomes an action. Mode and mean need a network, random not a host's system.
+    /// Default: sample.
     pub exploration: Exploration,
     /// Master seed of the policy's streams. Default: 0.
     pub seed: u64,
@@ -160,6 +161,7 @@ impl<T: Task> HostBuilder<T> {
             return Err(Error::State { call: "install", problem });
         }
         let (slots, exploration) = (rows as usize, config.exploration);
+        policy::check_exploration(exploration, std::iter::once(&policy))?;
         let rows_of = 0..u32::MAX;
         let duty =
             Duty { policy: 0, rows: rows_of, slots, all_rows: slots, exploration, threads: 1, record_params: false };

@@ -157,6 +157,7 @@ impl NetworkPolicy {
 impl<T: Task> Actor<T> {
     /// Opens the policy. A network comes with its initial weights.
     pub(crate) fn open(policy: Policy<T>, duty: Duty) -> Result<(Self, Option<Arc<Weights>>), Error> {
+        policy.check_options()?;
         let mut initial = None;
         let random = duty.exploration == Exploration::Random;
         let kind = match policy.kind {

@@ -158,15 +158,17 @@ impl Chain {
                 self.reads_raw = Some(name.into());
                 Ok(self.push(name, Kind::Embedding { entries }, flow, width))
             }
-            Layer::Conv2d { filters, kernel, stride } => self.convolve(name, [filters, kernel, stride], flow),
-            Layer::Tanh | Layer::Relu | Layer::Silu | Layer::Gelu => Ok(flow),
+            Layer::Conv2d { filters, kernel, stride, padding } => {
+                self.convolve(name, [filters, kernel, stride, padding], flow)
+            }
+            Layer::Tanh | Layer::Relu | Layer::Silu | Layer::Gelu | Layer::GeluErf => Ok(flow),
         }
     }
 
     fn convolve(
         &mut self,
         name: &str,
-        [filters, kernel, stride]: [usize; 3],
+        [filters, kernel, stride, padding]: [usize; 4],
         flow: Flow,
     ) -> Result<Flow, (String, String)> {
         let (input, scale) = match flow.form {
@@ -175,11 +177,14 @@ impl Chain {
             _ => return Err((String::new(), "on an observation [channels, height, width] or another Conv2d".into())),
         };
         let [_, height, width] = input;
-        let most = height.min(width);
-        if !(1..=most).contains(&kernel) || stride == 0 {
-            return Err((format!(" on {height} × {width}"), format!("kernel 1 to {most}, stride at least 1")));
+        let least = height.min(width);
+        let most = least + 2 * padding.min(least);
+        if !(1..=most).contains(&kernel) || stride == 0 || padding >= kernel.min(least + 1) {
+            let legal = format!("kernel 1 to {most}, stride at least 1, padding below kernel and at most {least}");
+            return Err((format!(" on {height} × {width}"), legal));
         }
-        let output = [filters, (height - kernel) / stride + 1, (width - kernel) / stride + 1];
+        let side = |input: usize| (input + 2 * padding - kernel) / stride + 1;
+        let output = [filters, side(height), side(width)];
         let outputs = output.iter().fold(1, |product: usize, side| product.saturating_mul(*side));
         if outputs > MAX_INPUTS {
             return Err((format!(" gives {outputs} elements"), format!("at most {MAX_INPUTS} elements")));
@@ -189,7 +194,7 @@ impl Chain {
             self.reads_raw = Some(name.into());
         }
         let activation = Activation::Identity;
-        let convolution = Convolution { input, output, kernel, stride, scale, bytes, activation };
+        let convolution = Convolution { input, output, kernel, stride, padding, scale, bytes, activation };
         let flow = self.push(name, Kind::Conv2d(convolution), flow, outputs);
         Ok(Flow { form: Form::Map(output), ..flow })
     }

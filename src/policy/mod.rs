@@ -57,6 +57,7 @@ pub use normalize::{Normalizer, RunningNorm};
 pub(crate) use observe::observe;
 pub(crate) use params::params_columns;
 pub use plan::Exploration;
+pub(crate) use policy::check_exploration;
 pub use policy::{ActFunction, Policy};
 pub use random::random_actions;
 pub(crate) use remember::{remembered, state_column};

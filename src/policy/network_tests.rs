@@ -106,12 +106,13 @@ fn a_head_that_does_not_fit_the_action_space_is_named_with_those_that_do() {
         HeadSpec::TanhGaussian { log_std },
         HeadSpec::Deterministic { noise: Noise::None },
         HeadSpec::Q { epsilon: Annealed { from: 1.0, to: 0.1, frames: 10 } },
+        HeadSpec::TanhDeterministic { noise: Noise::None },
     ];
     let spaces = [
         (Space::discrete(3), i32::fields(), "Auto, Categorical or Q(…) for discrete(3)", &[0, 6][..]),
         (Space::MultiDiscrete { n: vec![2, 2] }, <[i32; 2]>::fields(), "Auto or MultiDiscrete for", &[1]),
         (Space::MultiBinary { n: 2 }, <[u8; 2]>::fields(), "Auto or MultiBinary for", &[2]),
-        (Space::uniform(-1.0, 1.0, 2), <[f32; 2]>::fields(), "TanhGaussian(…) or Deterministic(…)", &[3, 4, 5]),
+        (Space::uniform(-1.0, 1.0, 2), <[f32; 2]>::fields(), "Deterministic(…) or TanhDeterministic(…)", &[3, 4, 5, 7]),
     ];
     for (space, fields, legal, fitting) in spaces {
         for (i, head) in specs.into_iter().enumerate() {
@@ -127,10 +128,11 @@ fn a_head_that_does_not_fit_the_action_space_is_named_with_those_that_do() {
             }
         }
     }
-    let squashed = NetworkSpec { head: HeadSpec::TanhGaussian { log_std }, ..Default::default() };
-    for space in [Space::unbounded(3), Space::bounded([0.0, 0.0, 1.0], [1.0; 3])] {
-        let message = plan(&squashed, &space).unwrap_err().to_string();
-        assert!(message.contains("at element") && message.contains("finite bounds that differ"), "{message}");
+    for head in [HeadSpec::TanhGaussian { log_std }, HeadSpec::TanhDeterministic { noise: Noise::None }] {
+        for space in [Space::unbounded(3), Space::bounded([0.0, 0.0, 1.0], [1.0; 3])] {
+            let message = plan(&NetworkSpec { head, ..Default::default() }, &space).unwrap_err().to_string();
+            assert!(message.contains("at element") && message.contains("finite bounds that differ"), "{message}");
+        }
     }
 }
 
@@ -141,6 +143,8 @@ fn heads_are_read_from_files_with_their_defaults() {
     let process = Noise::OrnsteinUhlenbeck { theta: 0.15, sigma: 0.2, dt: 0.01 };
     let text = "Deterministic(noise: OrnsteinUhlenbeck(theta: 0.15, sigma: 0.2, dt: 0.01))";
     assert_eq!(head(text), HeadSpec::Deterministic { noise: process });
+    let noise = Noise::Gaussian { std: 0.1 };
+    assert_eq!(head("TanhDeterministic(noise: Gaussian(std: 0.1))"), HeadSpec::TanhDeterministic { noise });
     let epsilon = Annealed { from: 1.0, to: 0.05, frames: 100_000 };
     assert_eq!(head("Q(epsilon: (from: 1.0, to: 0.05, frames: 100000))"), HeadSpec::Q { epsilon });
     for (text, parts) in [

@@ -13,6 +13,8 @@ pub enum Activation {
     Silu,
     /// `x · Φ(x)` in its tanh form (Hendrycks and Gimpel 2016): PyTorch's `GELU(approximate="tanh")`.
     Gelu,
+    /// `x · Φ(x)` itself: PyTorch's `GELU()`.
+    GeluErf,
 }
 
 /// Where an operation reads or writes: a matrix of a row a row.
@@ -60,7 +62,7 @@ pub enum Kind {
         /// Applied to each element.
         activation: Activation,
     },
-    /// Cross-correlation without padding, `weight` as `[filters, channels, kernel, kernel]`; the result is
+    /// Cross-correlation, `weight` as `[filters, channels, kernel, kernel]`; the result is
     /// `[filters, rows, columns]`.
     Conv2d(Convolution),
     /// Row `x` of `weight`, which is `[entries, outputs]`; the nearest entry for an index outside.
@@ -96,6 +98,8 @@ pub struct Convolution {
     pub kernel: usize,
     /// Step of the kernel.
     pub stride: usize,
+    /// Zeros beyond each edge.
+    pub padding: usize,
     /// Applied to the input: 1/255 for bytes, else 1.
     pub scale: f32,
     /// Whether the input is of whole numbers from 0 to 255, columns of an observation of bytes: a backend may send them
@@ -113,9 +117,11 @@ impl Convolution {
 
     /// Whether the shapes belong to each other and to rows of so many numbers.
     pub(super) fn fits(&self, inputs: usize, outputs: usize) -> bool {
-        let side = |input: usize| Some(input.checked_sub(self.kernel)? / self.stride + 1);
         let [_, height, width] = self.input;
-        self.kernel > 0
+        let padded = |input: usize| input.saturating_add(self.padding.saturating_mul(2));
+        let side = |input: usize| Some(padded(input).checked_sub(self.kernel)? / self.stride + 1);
+        self.padding < self.kernel
+            && self.padding <= height.min(width)
             && self.stride > 0
             && side(height) == Some(self.output[1])
             && side(width) == Some(self.output[2])

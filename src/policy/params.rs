@@ -70,8 +70,8 @@ fn std<T: Task>(network: &NetworkActor<T>, params: &[f32], n: usize, to: &mut [u
     }
 }
 
-/// The columns of a head's distribution: "logits", "mean", "std", "q_values", for a struct "params", and "entropy" where
-/// it has one in closed form.
+/// The columns of a head's distribution: "logits", "mean", "std", "q_values", for a struct "params", and "entropy", which
+/// of a squashed Gaussian is an estimate, see [`Head::entropies`]. A deterministic head has none.
 pub(crate) fn params_columns<T: Task>(world: &mut World, head: &Head) -> Vec<(ColumnSpec, Box<dyn Source>)> {
     let mut column = |name: &'static str, part: Part| -> (ColumnSpec, Box<dyn Source>) {
         let shape = match part {
@@ -87,17 +87,12 @@ pub(crate) fn params_columns<T: Task>(world: &mut World, head: &Head) -> Vec<(Co
         Head::Categorical { .. } | Head::MultiDiscrete { .. } | Head::MultiBinary { .. } => {
             vec![column("logits", Part::Params(head.params())), column("entropy", Part::Entropy)]
         }
-        Head::Gaussian { .. } => {
+        // Of a squashed one they are those of the numbers before the squash, but for the entropy.
+        Head::Gaussian { .. } | Head::TanhGaussian { .. } => {
             vec![column("mean", Part::Params(n)), column("std", Part::Std(n)), column("entropy", Part::Entropy)]
         }
-        // Those of the numbers before they are squashed.
-        Head::TanhGaussian { .. } => vec![column("mean", Part::Params(n)), column("std", Part::Std(n))],
         Head::Deterministic { .. } => vec![column("mean", Part::Params(n))],
         Head::Q { .. } => vec![column("q_values", Part::Params(head.params())), column("entropy", Part::Entropy)],
-        Head::Fields { heads } => {
-            let closed = !heads.iter().any(|(_, head)| matches!(head, Head::TanhGaussian { .. }));
-            let entropy = closed.then(|| column("entropy", Part::Entropy));
-            std::iter::once(column("params", Part::Params(head.params()))).chain(entropy).collect()
-        }
+        Head::Fields { .. } => vec![column("params", Part::Params(head.params())), column("entropy", Part::Entropy)],
     }
 }

@@ -7,7 +7,7 @@ use super::{
     evaluate::{Evaluation, Evaluator},
     network::NetworkSpec,
     normalize::RunningNorm,
-    plan::Plan,
+    plan::{Exploration, Plan},
     server::InferenceServer,
 };
 use crate::{
@@ -22,10 +22,14 @@ pub type ActFunction<T> =
     Arc<dyn Fn(&[<T as Task>::Observation], &Masks<'_>, &mut Streams<'_>, &mut [<T as Task>::Action]) + Send + Sync>;
 
 /// What acts: at random, by a function, by a network, or by a host's own system.
+///
+/// The options of networks, from [`weights`](Self::weights) on, are a build error for others.
 pub struct Policy<T: Task> {
     pub(crate) kind: PolicyKind<T>,
     pub(crate) trusted: bool,
     pub(crate) name: Option<Arc<str>>,
+    /// An option that it was given and only networks have.
+    misplaced: Option<&'static str>,
 }
 
 pub(crate) enum PolicyKind<T: Task> {
@@ -46,7 +50,8 @@ pub(crate) struct NetworkPolicy {
 
 impl<T: Task> Clone for Policy<T> {
     fn clone(&self) -> Self {
-        Self { kind: self.kind.clone(), trusted: self.trusted, name: self.name.clone() }
+        let Self { kind, trusted, name, misplaced } = self;
+        Self { kind: kind.clone(), trusted: *trusted, name: name.clone(), misplaced: *misplaced }
     }
 }
 
@@ -89,7 +94,7 @@ impl<T: Task> Policy<T> {
     }
 
     fn of(kind: PolicyKind<T>, trusted: bool) -> Self {
-        Self { kind, trusted, name: None }
+        Self { kind, trusted, name: None, misplaced: None }
     }
 
     /// A name, by which [`Models::id`](crate::weights::Models::id) finds the number of a network among several policies.
@@ -107,10 +112,10 @@ impl<T: Task> Policy<T> {
         self
     }
 
-    /// Weights that a network starts from, instead of new ones. No effect on other policies.
+    /// Weights that a network starts from, instead of new ones.
     #[must_use]
     pub fn weights(self, weights: Weights) -> Self {
-        self.map(|network| network.weights = Some(weights))
+        self.map("weights", |network| network.weights = Some(weights))
     }
 
     /// Bytes of the weights that a network was given.
@@ -123,7 +128,7 @@ impl<T: Task> Policy<T> {
     /// Where a network runs. Default: [`Backend::Auto`].
     #[must_use]
     pub fn backend(self, backend: Backend) -> Self {
-        self.map(|network| network.site.backend = backend)
+        self.map("backend", |network| network.site.backend = backend)
     }
 
     /// Runs a network on this device: by [`Backend::Gpu`], on the adapter that it was opened on. Policies share a
@@ -131,33 +136,41 @@ impl<T: Task> Policy<T> {
     #[cfg(feature = "gpu")]
     #[must_use]
     pub fn device(self, device: Arc<crate::gpu::Gpu>) -> Self {
-        self.map(|network| (network.site.backend, network.site.device) = (Backend::Gpu, Some(device)))
+        self.map("device", |network| (network.site.backend, network.site.device) = (Backend::Gpu, Some(device)))
     }
 
     /// Has a network's batches run by a server, together with those of other collectors that act by the same weights. Not
-    /// for a network that remembers: a build error. No effect on other policies.
+    /// for a network that remembers: a build error.
     #[must_use]
     pub fn served_by(self, server: &InferenceServer) -> Self {
-        self.map(|network| network.site.server = Some(server.clone()))
+        self.map("served_by", |network| network.site.server = Some(server.clone()))
     }
 
     /// The seed of a network's initial weights. Default: 0.
     #[must_use]
     pub fn seed(self, seed: u64) -> Self {
-        self.map(|network| network.seed = Seed(seed))
+        self.map("seed", |network| network.seed = Seed(seed))
     }
 
     /// Statistics that a network's `normalize` starts from; set `frozen` in them for evaluation.
     #[must_use]
     pub fn normalization(self, norm: RunningNorm) -> Self {
-        self.map(|network| network.norm = Some(norm))
+        self.map("normalization", |network| network.norm = Some(norm))
     }
 
-    fn map(mut self, change: impl FnOnce(&mut NetworkPolicy)) -> Self {
-        if let PolicyKind::Network(network) = &mut self.kind {
-            change(network);
+    fn map(mut self, option: &'static str, change: impl FnOnce(&mut NetworkPolicy)) -> Self {
+        match &mut self.kind {
+            PolicyKind::Network(network) => change(network),
+            _ => self.misplaced = self.misplaced.or(Some(option)),
         }
         self
+    }
+
+    /// Errors: [`Error::Conflict`] for an option that only networks have.
+    pub(super) fn check_options(&self) -> Result<(), Error> {
+        let Some(first) = self.misplaced else { return Ok(()) };
+        let reason = format!("{self:?} is no network, which this is an option of; leave it out");
+        Err(Error::Conflict { first, second: "policy", reason })
     }
 
     pub(crate) fn is_system(&self) -> bool {
@@ -191,6 +204,24 @@ impl<T: Task> Policy<T> {
     pub fn evaluate(&self, observations: &[T::Observation]) -> Result<Evaluation<T>, Error> {
         self.evaluator()?.evaluate(observations)
     }
+}
+
+/// Whether actions can be chosen as `exploration` says. Errors: [`Error::Conflict`] for the mode or the mean if no policy
+/// is a network, and for random actions in place of a host's system's.
+pub(crate) fn check_exploration<'a, T: Task>(
+    exploration: Exploration,
+    mut policies: impl Iterator<Item = &'a Policy<T>>,
+) -> Result<(), Error> {
+    let reason = match exploration {
+        Exploration::Mode | Exploration::Mean if !policies.any(Policy::is_network) => {
+            format!("no policy is a network, whose distribution has a {exploration:?}; leave exploration out")
+        }
+        Exploration::Random if policies.any(Policy::is_system) => {
+            "a host's system chooses all actions, the random ones too; leave exploration out".into()
+        }
+        _ => return Ok(()),
+    };
+    Err(Error::Conflict { first: "exploration", second: "policy", reason })
 }
 
 impl<T: Task> fmt::Debug for Policy<T> {

@@ -10,7 +10,7 @@ use super::{
     states::Identity,
 };
 use crate::{
-    components::{ActionKey, ColumnSpec, End, Episode, EpisodeStep, Remembered, Slot, Source, rows_of},
+    components::{ActionKey, ColumnSpec, End, Episode, EpisodeStep, Remembered, Slot, Source, TickReport, rows_of},
     data::{Dtype, Field},
     task::Task,
 };
@@ -31,7 +31,8 @@ impl<T: Task> StateSource<T> {
         Self { policy: world.query(), rows: rows_of::<T, _>(world), width, floats: Vec::new() }
     }
 
-    /// Hands over each recurrent policy's rows with whether `begins` holds: that their coming frame begins an episode.
+    /// Hands over each recurrent policy's rows with whether `begins` holds: that their coming frame begins an episode. A
+    /// policy whose states cannot be had fails the tick.
     fn with(
         &mut self,
         world: &World,
@@ -43,9 +44,13 @@ impl<T: Task> StateSource<T> {
             if !network.plan.is_recurrent() {
                 continue;
             }
-            if let Some(lane) = network.networks.first() {
-                // A device that is lost fails the next forward.
-                let _ = lane.lock().unwrap_or_else(PoisonError::into_inner).network.pull_states(&network.states);
+            let pulled = network.networks.first().map_or(Ok(()), |lane| {
+                lane.lock().unwrap_or_else(PoisonError::into_inner).network.pull_states(&network.states)
+            });
+            if let Err(error) = pulled {
+                // Older states would be recorded as if they were these.
+                world.resource::<TickReport<T>>().fail(actor.duty.rows.start, error);
+                continue;
             }
             let own = self.rows.iter(world).filter(|((slot, ..), ..)| actor.duty.rows.contains(&slot.0));
             let mut rows = own.map(|(row, step, end)| (row, begins(*step, *end)));
@@ -109,3 +114,7 @@ pub(crate) fn state_column<'a, T: Task>(
     let spec = ColumnSpec { name: "state".into(), fields, stride: 4 * width, leads: true };
     (width > 0).then(|| (spec, Box::new(StateSource::<T>::new(world, width)) as _))
 }
+
+#[cfg(test)]
+#[path = "remember_tests.rs"]
+mod tests;

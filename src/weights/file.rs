@@ -1,6 +1,7 @@
 //! Weights on disk: safetensors.
 
 use std::{
+    borrow::Cow,
     fs::{self, File},
     io::{self, Read, Write},
     path::{Path, PathBuf},
@@ -95,10 +96,11 @@ fn decode(bytes: &[u8], names: &NameMap) -> Result<Weights, Error> {
         let tensor = tensor(&entries[in_file]).map_err(|problem| Error::Tensor { name: in_file.into(), problem })?;
         weights.0.insert(name, tensor);
     }
-    Ok(weights)
+    names.join(weights)
 }
 
 fn encode(weights: &Weights, names: &NameMap) -> Result<Vec<u8>, Error> {
+    let weights = if names.only_renames() { Cow::Borrowed(weights) } else { Cow::Owned(names.split(weights.clone())?) };
     let error = |name: &str, problem| Error::Tensor { name: name.into(), problem };
     let mut encoded = Vec::with_capacity(weights.0.len());
     for (in_file, name) in names.rename(Way::ToFile, weights.0.keys())? {

@@ -6,6 +6,7 @@ mod elements;
 mod file;
 mod handle;
 mod header;
+mod joins;
 mod models;
 mod names;
 mod source;

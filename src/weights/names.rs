@@ -36,6 +36,13 @@ pub struct NameMap {
     /// Names in the file that the network has no use for; such tensors may be of any type, and are not written.
     /// Default: none.
     pub ignore: Vec<String>,
+    /// What is one tensor in the network and several in the file, under the network's names: the whole, and its parts, equal
+    /// shares of its first axis in this order. Of modules each tensor is joined: `("action", ["mu", "log_std"])` makes
+    /// `action.weight` of `mu.weight` and `log_std.weight`, and so with the biases. Default: none.
+    pub join: Vec<(String, Vec<String>)>,
+    /// Modules of the network whose layers have no bias in the file: it is zeros, and must be when it is written.
+    /// Default: none.
+    pub no_bias: Vec<String>,
 }
 
 /// From which names to which.
@@ -65,7 +72,9 @@ impl NameMap {
         let map: Self = ron_file::parse(path, text)?;
         match map.tables() {
             Ok(_) => Ok(map),
-            Err(problem) => Err(ron_file::located(path, text, &["names".into(), "ignore".into()], &problem)),
+            Err(problem) => {
+                Err(ron_file::located(path, text, &["names", "join", "ignore"].map(String::from), &problem))
+            }
         }
     }
 
@@ -105,6 +114,7 @@ impl NameMap {
 
     /// By name in the file, and by name in the network.
     fn tables(&self) -> Result<(Table<'_>, Table<'_>), Error> {
+        self.check_joins()?;
         let pairs = self.names.iter().map(|(network, file)| (network.as_str(), file.as_str()));
         let ignored = self.ignore.iter().map(|file| (file.as_str(), None));
         let to_network = table("file", pairs.clone().map(|(network, file)| (file, Some(network))).chain(ignored))?;

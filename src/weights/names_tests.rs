@@ -4,7 +4,7 @@ use super::*;
 
 fn map(names: &[(&str, &str)], ignore: &[&str]) -> NameMap {
     let names = names.iter().map(|(network, file)| (network.to_string(), file.to_string())).collect();
-    NameMap { names, ignore: ignore.iter().map(|name| name.to_string()).collect() }
+    NameMap { names, ignore: ignore.iter().map(|name| name.to_string()).collect(), ..NameMap::default() }
 }
 
 /// Names of the network for these of a file.
@@ -107,6 +107,6 @@ proptest! {
         file in prop::collection::btree_set("[ab](\\.[ab]){0,3}", 0..6),
     ) {
         let file: Vec<&str> = file.iter().map(String::as_str).collect();
-        let _refused = network(&NameMap { names, ignore }, &file);
+        let _refused = network(&NameMap { names, ignore, ..NameMap::default() }, &file);
     }
 }

@@ -88,7 +88,7 @@ fn equal_lengths_and_times_are_told_apart_by_their_inode() {
 #[test]
 fn names_are_written_back() {
     let (handle, file, _folder) = watched("names");
-    let names = NameMap { names: vec![("a".into(), "policy.a".into())], ignore: vec![] };
+    let names = NameMap { names: vec![("a".into(), "policy.a".into())], ..NameMap::default() };
     let mut file = file.names(names);
     file.save(&weights(1.0)).unwrap();
     let written = Weights::load(file.path()).unwrap();

@@ -4,7 +4,7 @@ use std::time::Duration;
 
 use crate::support::{Ending, Script, Tag, stamp, stamped_network, stamped_weights, tags};
 use gleaner::{
-    policy::{Evaluator, HeadSpec, Normalize, head::LogStd},
+    policy::{Evaluator, HeadSpec, Normalize, RunningNorm, head::LogStd},
     prelude::*,
 };
 
@@ -140,4 +140,46 @@ fn wrong_policies_are_named() {
     let wrong = NetworkSpec { head: HeadSpec::MultiBinary, ..NetworkSpec::default() };
     let wrong = error([(0..4, network()), (4..8, Policy::network(wrong))]);
     assert!(wrong.contains("policies[1]: head is MultiBinary"), "{wrong}");
+}
+
+#[test]
+fn what_only_networks_have_fails_the_build_of_others() {
+    let build = |policy: Policy<CartPole>| Collector::<CartPole>::builder().rows(4).policy(policy).build().map(drop);
+    let function = || Policy::function(|_, _, _, actions: &mut [i32]| actions.fill(0));
+    type Option = fn(Policy<CartPole>) -> Policy<CartPole>;
+    let options: [(&str, Option); 4] = [
+        ("backend", |policy| policy.backend(Backend::Cpu)),
+        ("weights", |policy| policy.weights(Weights::new())),
+        ("seed", |policy| policy.seed(1)),
+        ("normalization", |policy| policy.normalization(RunningNorm::new(4, 10.0))),
+    ];
+    for (name, option) in options {
+        for (kind, policy) in [("random", Policy::random()), ("function", function()), ("system", Policy::system())] {
+            let message = build(option(policy)).unwrap_err().to_string();
+            let expected = format!("{name} and policy: {kind} is no network");
+            assert!(message.starts_with(&expected), "{message}");
+        }
+    }
+    build(Policy::network(NetworkSpec::default()).backend(Backend::Cpu).seed(1)).unwrap();
+}
+
+#[test]
+fn a_mode_needs_a_network() {
+    let network = || Policy::network(NetworkSpec::default()).backend(Backend::Cpu);
+    for exploration in [Exploration::Mode, Exploration::Mean] {
+        let builder = || Collector::<Pendulum>::builder().rows(4).exploration(exploration);
+        let function = Policy::function(|_, _, _, actions: &mut [[f32; 1]]| actions.fill([0.0]));
+        for policies in [vec![(0..4, Policy::random())], vec![(0..2, Policy::random()), (2..4, function)]] {
+            let message = builder().policies(policies).build().unwrap_err().to_string();
+            assert!(
+                message.contains("exploration and policy") && message.contains(&format!("{exploration:?}")),
+                "{message}"
+            );
+        }
+        // Such as a learner that is evaluated beside random ones.
+        builder().policies([(0..2, Policy::random()), (2..4, network())]).build().unwrap();
+    }
+    let random = Collector::<Pendulum>::builder().exploration(Exploration::Random);
+    let message = random.policy(Policy::system()).build().unwrap_err().to_string();
+    assert!(message.contains("exploration and policy") && message.contains("system"), "{message}");
 }

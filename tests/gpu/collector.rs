@@ -22,6 +22,12 @@ pub const TESTS: &[(&str, fn())] = &[
     ("collector::i7_a_saved_run_goes_on_on_the_device", i7_a_saved_run_goes_on_on_the_device),
     ("collector::lanes_give_the_same_data", lanes_give_the_same_data),
     ("collector::each_range_acts_as_if_alone", || crate::support::alone::each_range_acts_as_if_alone(Backend::Gpu, 1)),
+    ("collector::an_actor_of_sac_acts_unchanged", || {
+        crate::support::actors::an_actor_of_sac_acts_unchanged(Backend::Gpu);
+    }),
+    ("collector::an_actor_of_td3_acts_unchanged", || {
+        crate::support::actors::an_actor_of_td3_acts_unchanged(Backend::Gpu);
+    }),
     ("collector::policies_of_two_backends_share_a_tick", policies_of_two_backends_share_a_tick),
     ("collector::each_field_of_an_action_has_a_head", each_field_of_an_action_has_a_head),
     ("collector::the_backend_is_in_the_stats", the_backend_is_in_the_stats),

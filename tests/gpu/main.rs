@@ -2,6 +2,7 @@
 //! missing adapter is a failure.
 
 mod collector;
+mod frames;
 mod invariants;
 mod policy;
 #[path = "../support/mod.rs"]
@@ -28,6 +29,6 @@ fn main() -> ExitCode {
         Some(reason) if required => Trial::test(name, move || Err(reason.into())),
         Some(reason) => Trial::ignorable_test(name, move || Ok(Completion::ignored_with(reason))),
     };
-    let tests = [policy::TESTS, collector::TESTS, invariants::TESTS].concat();
+    let tests = [policy::TESTS, collector::TESTS, frames::TESTS, invariants::TESTS].concat();
     libtest_mimic::run(&arguments, tests.into_iter().map(trial).collect()).exit_code()
 }

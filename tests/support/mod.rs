@@ -3,6 +3,7 @@
 
 #![allow(dead_code, unused_imports, reason = "each test binary uses a part")]
 
+pub mod actors;
 pub mod alone;
 pub mod car;
 mod case;

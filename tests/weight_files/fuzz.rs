@@ -203,7 +203,11 @@ proptest! {
             apply(&mut bytes, edit);
         }
         std::fs::write(folder.file(), &bytes).unwrap();
-        let names = NameMap { names: vec![("policy".into(), "actor".into())], ignore: vec!["nothing".into()] };
+        let names = NameMap {
+            names: vec![("policy".into(), "actor".into())],
+            ignore: vec!["nothing".into()],
+            ..NameMap::default()
+        };
         if let Err(error) = WeightsFile::new(folder.file()).names(names).load() {
             prop_assert!(error.to_string().contains("policy.safetensors"), "{}", error);
         }

@@ -3,7 +3,7 @@
 use gleaner::prelude::*;
 use safetensors::SafeTensors;
 
-use crate::{Folder, asset};
+use crate::{Folder, actors, asset};
 
 fn names() -> NameMap {
     NameMap::from_ron_file(asset("names/stable_baselines3.ron")).unwrap()
@@ -78,8 +78,14 @@ fn a_tensor_to_ignore_may_be_of_any_type() {
     std::fs::write(folder.file(), bytes).unwrap();
     let refused = Weights::load(folder.file()).unwrap_err().to_string();
     assert!(refused.contains("norm.num_batches_tracked of ") && refused.contains("I64"), "{refused}");
-    let ignoring = NameMap { names: vec![], ignore: vec!["norm".into()] };
+    let ignoring = NameMap { ignore: vec!["norm".into()], ..NameMap::default() };
     let weights = WeightsFile::new(folder.file()).names(ignoring).load().unwrap();
     assert_eq!(weights.0.len(), 1);
     assert_eq!(weights.get("a").unwrap().data, [1.0, -2.0]);
+}
+
+#[test]
+fn actors_of_off_policy_algorithms_act_unchanged() {
+    actors::an_actor_of_sac_acts_unchanged(Backend::Cpu);
+    actors::an_actor_of_td3_acts_unchanged(Backend::Cpu);
 }

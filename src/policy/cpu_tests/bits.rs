@@ -29,7 +29,7 @@ const TRUNKS: usize = 5;
 fn network_of(trunk: usize, widths: &[usize], (head, space): (HeadSpec, Space)) -> CpuNetwork {
     let floats = |shape: &[usize]| Field { name: "".into(), dtype: Dtype::F32, shape: shape.to_vec() };
     let width = widths.first().copied().unwrap_or(9);
-    let conv = Layer::Conv2d { filters: width, kernel: 2, stride: 1 };
+    let conv = Layer::Conv2d { filters: width, kernel: 2, stride: 1, padding: 1 };
     let (observation, field, layers) = match trunk {
         0 => (Space::unbounded(18), floats(&[18]), vec![]),
         1 => (Space::unbounded(18), floats(&[18]), vec![Layer::Linear(width), Layer::LayerNorm, Layer::Gelu]),
@@ -55,7 +55,7 @@ proptest! {
         count in 1_usize..130,
         cut in 0.0_f64..1.0,
         trunk in 0..TRUNKS,
-        head in 0..11_usize,
+        head in 0..12_usize,
         masked in any::<bool>(),
         arch in prop::sample::select(instruction_sets()),
     ) {
@@ -84,5 +84,5 @@ proptest! {
 
 #[test]
 fn the_property_covers_every_head() {
-    assert_eq!(heads().len(), 11);
+    assert_eq!(heads().len(), 12);
 }

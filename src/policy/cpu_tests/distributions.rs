@@ -52,6 +52,35 @@ fn frequencies_of_discrete_actions_are_their_probabilities() {
     }
 }
 
+/// The mean of the estimates, against the entropy by numeric integration.
+#[test]
+fn entropies_of_a_squashed_gaussian_are_right_on_average() {
+    for (spec, space) in heads() {
+        let mut network = head_network(spec, &space);
+        let head = network.plan().head.clone();
+        let Head::TanhGaussian { low, high, log_std } = &head else { continue };
+        let rows = drawn(&mut network, false);
+        let of_element = |i: usize| {
+            let free = if let LogStd::Free(start) = log_std { [*start; 3] } else { [0.0; 3] };
+            let (mean, log_std) = (
+                f64::from(rows.params[i]),
+                f64::from(log_std.of(&free, &rows.params[..6.min(rows.params.len())], 3, i)),
+            );
+            let scale = 0.5 * (f64::from(high[i]) - f64::from(low[i]));
+            // A squash adds the mean logarithm of its slope to a normal number's entropy.
+            let slope = |z: f64| (scale.ln() - 2.0 * (mean + log_std.exp() * z).cosh().ln()) * (-0.5 * z * z).exp();
+            let step = 1e-3;
+            let slopes: f64 = (-8_000..8_000).map(|k| slope(f64::from(k) * step)).sum();
+            log_std + 0.5 * (1.0 + std::f64::consts::TAU.ln()) + slopes * step / std::f64::consts::TAU.sqrt()
+        };
+        let want: f64 = (0..3).map(of_element).sum();
+        let mean = |f: &dyn Fn(f64) -> f64| rows.entropies.iter().map(|x| f(f64::from(*x))).sum::<f64>() / COUNT as f64;
+        let got = mean(&|x| x);
+        let error = (mean(&|x| (x - got).powi(2)) / COUNT as f64).sqrt();
+        assert!((got - want).abs() < 4.0 * error, "{spec:?}: {got} is not {want} ± {error}");
+    }
+}
+
 #[test]
 fn moments_of_continuous_actions_are_those_of_the_parameters() {
     for (spec, space) in heads() {
@@ -60,7 +89,7 @@ fn moments_of_continuous_actions_are_those_of_the_parameters() {
         let (log_std, squash) = match &head {
             Head::Gaussian { log_std, .. } => (*log_std, None),
             Head::TanhGaussian { low, high, log_std } => (*log_std, Some((low, high))),
-            Head::Deterministic { noise: Noise::Gaussian { std }, .. } => (LogStd::Free(std.ln()), None),
+            Head::Deterministic { noise: Noise::Gaussian { std }, squash: None, .. } => (LogStd::Free(std.ln()), None),
             _ => continue,
         };
         let rows = drawn(&mut network, false);

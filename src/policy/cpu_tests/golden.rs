@@ -66,7 +66,7 @@ fn layer_norm_equals_pytorch() {
 
 #[test]
 fn convolutions_of_bytes_equal_pytorch() {
-    let conv = |filters, kernel, stride| Layer::Conv2d { filters, kernel, stride };
+    let conv = |filters, kernel, stride| Layer::Conv2d { filters, kernel, stride, padding: 0 };
     let layers = [
         conv(16, 8, 4),
         Layer::Relu,

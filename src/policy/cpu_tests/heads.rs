@@ -153,12 +153,12 @@ fn modes_are_the_most_likely_actions_and_means_the_means() {
         let n = head.elements();
         let means = || (0..60 * n).map(|at| modes.params[at / n * head.params() + at % n]);
         match &head {
-            Head::Gaussian { .. } | Head::Deterministic { .. } => {
+            Head::Gaussian { .. } | Head::Deterministic { squash: None, .. } => {
                 let mean = Rows::new(network.plan(), inputs, 0).run(&mut network, Exploration::Mean, true);
                 assert_eq!(mean.actions, modes.actions, "{spec:?}");
                 assert!(means().enumerate().all(|(at, mean)| modes.float(at) == mean), "{spec:?}");
             }
-            Head::TanhGaussian { low, high, .. } => {
+            Head::TanhGaussian { low, high, .. } | Head::Deterministic { squash: Some([low, high]), .. } => {
                 for (at, mean) in means().enumerate() {
                     let (low, high) = (low[at % n], high[at % n]);
                     let want = 0.5 * (low + high) + 0.5 * (high - low) * mean.tanh();

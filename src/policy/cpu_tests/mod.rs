@@ -1,4 +1,5 @@
 mod bits;
+mod convolutions;
 mod distributions;
 mod golden;
 mod heads;
@@ -162,7 +163,8 @@ fn heads() -> Vec<(HeadSpec, Space)> {
         (HeadSpec::Gaussian { log_std: LogStd::Free(-1.0) }, free.clone()),
         (HeadSpec::Gaussian { log_std: LogStd::Network { min: -1.5, max: 0.25 } }, free.clone()),
         (HeadSpec::TanhGaussian { log_std: LogStd::Free(-0.5) }, bounded.clone()),
-        (HeadSpec::TanhGaussian { log_std: LogStd::NETWORK }, bounded),
+        (HeadSpec::TanhGaussian { log_std: LogStd::NETWORK }, bounded.clone()),
+        (HeadSpec::TanhDeterministic { noise: Noise::Gaussian { std: 0.3 } }, bounded),
         (HeadSpec::Deterministic { noise: Noise::None }, free.clone()),
         (HeadSpec::Deterministic { noise: Noise::Gaussian { std: 0.3 } }, free.clone()),
         (HeadSpec::Deterministic { noise: process }, free),

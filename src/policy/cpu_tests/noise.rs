@@ -43,6 +43,35 @@ fn an_ornstein_uhlenbeck_process_is_that_of_a_plain_loop() {
     assert!(largest > 0.3, "the process has hardly moved: {largest}");
 }
 
+/// As DDPG and TD3 act: a tanh, noise, both within the box.
+#[test]
+fn a_squashed_action_is_that_of_a_plain_computation() {
+    let (low, high, std) = ([-1.0_f32, -2.0, 0.5], [1.0_f32, 0.5, 4.0], 0.4);
+    let spec = HeadSpec::TanhDeterministic { noise: Noise::Gaussian { std } };
+    let mut network = head_network(spec, &Space::bounded(low, high));
+    let inputs: Vec<f32> = (0..4 * 500).map(|i| ((i * 7_919) % 211) as f32 * 0.004 - 0.4).collect();
+    for (arch, exploration) in
+        instruction_sets().into_iter().zip([Exploration::Sample, Exploration::Mode, Exploration::Mean])
+    {
+        network.arch = arch;
+        let rows = Rows::new(network.plan(), inputs.clone(), 0).run(&mut network, exploration, false);
+        let mut at_bounds = 0;
+        for at in 0..1_500 {
+            let (row, i) = (at / 3, at % 3);
+            let counter = rows.steps[row].0 * crate::seed::DRAWS_PER_FRAME + i as u32 / 2;
+            let [a, b] = crate::seed::threefry(rows.keys[row].0, [counter, rows.episodes[row].0]);
+            let sampled = exploration == Exploration::Sample;
+            let z = if sampled { f64::from(math::box_muller(a, b)[i % 2]) } else { 0.0 };
+            let x = (f64::from(rows.params[at]).tanh() + f64::from(std) * z).clamp(-1.0, 1.0);
+            let (low, high) = (f64::from(low[i]), f64::from(high[i]));
+            let want = (0.5 * (low + high) + 0.5 * (high - low) * x) as f32;
+            close(&[rows.float(at)], &[want], "squashed action");
+            at_bounds += usize::from(x.abs() == 1.0);
+        }
+        assert_eq!(at_bounds > 20, exploration == Exploration::Sample, "{at_bounds} of 1500 are clipped");
+    }
+}
+
 #[test]
 fn epsilon_moves_linearly_and_stays() {
     let epsilon = Annealed { from: 1.0, to: 0.1, frames: 1_000 };

@@ -22,7 +22,7 @@ use crate::{
 };
 
 /// Layers, quadruples of words of weights, and words of a row's memory that the shader has room for.
-const LAYERS: usize = 16;
+pub(super) const LAYERS: usize = 16;
 const FOURS: usize = 4064;
 const MEMORY: usize = 320;
 /// Outputs that a thread computes together.

@@ -74,6 +74,9 @@ pub(super) fn kernel(gpu: &Gpu, head: &Head) -> Result<Option<Kernel>, Error> {
             let constants = [("network", 1.0), ("log_std_min", f64::from(min)), ("log_std_max", f64::from(max))];
             Kernel::new(gpu, head.name(), &constants)
         }
+        None if matches!(head, Head::Deterministic { squash: Some(_), .. }) => {
+            Kernel::new(gpu, head.name(), &[("squash", 1.0)])
+        }
         _ => Kernel::new(gpu, head.name(), &[]),
     };
     kernel.map(Some)
@@ -95,7 +98,7 @@ pub(super) fn most_words(head: &Head, rows: usize) -> usize {
         Head::MultiDiscrete { n } => n.len(),
         Head::Gaussian { n, .. } => *n,
         Head::TanhGaussian { low, .. } => 4 * low.len(),
-        Head::Deterministic { n, .. } => rows.saturating_mul(*n),
+        Head::Deterministic { n, .. } => rows.saturating_add(2).saturating_mul(*n),
         Head::Categorical { .. } | Head::MultiBinary { .. } | Head::Q { .. } | Head::Fields { .. } => 0,
     }
 }
@@ -113,9 +116,12 @@ pub(super) fn words(head: &Head, free: &[f32], input: &Forward<'_>, words: &mut 
                 words.extend([*low, *high, log_scale(*low, *high), free].map(f32::to_bits));
             }
         }
-        Head::Deterministic { n, noise } => {
-            words.resize(input.keys.len() * n, 0);
-            let rows = bytemuck::cast_slice_mut(words).chunks_exact_mut(*n).enumerate();
+        Head::Deterministic { n, noise, squash } => {
+            let bounds = squash.iter().flat_map(|[low, high]| low.iter().zip(high));
+            words.extend(bounds.flat_map(|(low, high)| [low.to_bits(), high.to_bits()]));
+            let start = words.len();
+            words.resize(start + input.keys.len() * n, 0);
+            let rows = bytemuck::cast_slice_mut(&mut words[start..]).chunks_exact_mut(*n).enumerate();
             rows.for_each(|(row, to)| noise.fill(input, row, to));
         }
         Head::Categorical { .. } | Head::MultiBinary { .. } | Head::Q { .. } | Head::Fields { .. } => {}

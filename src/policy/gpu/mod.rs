@@ -36,6 +36,7 @@ mod memory;
 mod pack;
 mod params;
 mod rows;
+mod slots;
 mod stage;
 mod staging;
 mod weights;
@@ -66,6 +67,8 @@ use crate::{
 pub use fused::Form;
 #[doc(hidden)]
 pub use params::{Layout, layouts};
+#[doc(hidden)]
+pub use slots::{Slot, slots};
 
 /// A network on a GPU. Its memory grows to the most rows it has acted for and stays.
 pub struct GpuNetwork {

@@ -8,6 +8,11 @@ use super::{
 };
 use crate::policy::plan::{Forward, Head, Plan};
 
+/// Key, episode and step of a row.
+pub(super) type Draw = [u32; 4];
+/// Place of a row's state, and whether its episode begins.
+pub(super) type Remembering = [u32; 2];
+
 /// Scratch memory; grows to what was needed and stays.
 #[derive(Default)]
 pub(super) struct Packed {
@@ -15,12 +20,11 @@ pub(super) struct Packed {
     pub(super) uniforms: Vec<u8>,
     /// Observations, if some of their columns are sent as bytes.
     pub(super) inputs: Vec<u32>,
-    /// Key, episode and step of a row.
-    pub(super) draws: Vec<[u32; 4]>,
+    pub(super) draws: Vec<Draw>,
     /// A byte an action, rows padded to whole words; empty if every action is legal.
     pub(super) masks: Vec<u8>,
-    /// Place of a row's state, and whether its episode begins; empty for a network without memory.
-    pub(super) memory: Vec<[u32; 2]>,
+    /// Empty for a network without memory.
+    pub(super) memory: Vec<Remembering>,
     /// What the head reads besides.
     pub(super) words: Vec<u32>,
 }

@@ -4,6 +4,8 @@ use std::mem::offset_of;
 
 use bytemuck::{Pod, Zeroable};
 
+use super::fused::{LAYERS, NETWORK_SIZE};
+
 /// Bytes of the largest of them: one block of the uniform buffer holds any. Each begins with the number of rows.
 pub(super) const PARAMS_SIZE: u64 = 64;
 
@@ -175,7 +177,7 @@ pub(super) struct QParams {
     pub(super) epsilon: f32,
 }
 
-/// Memory layout of a uniform's mirror, for the test that compares it with the shader.
+/// Memory layout of a struct as it is filled, for the test that compares it with the shader.
 #[doc(hidden)]
 pub struct Layout {
     /// The shader that reads it.
@@ -199,7 +201,7 @@ macro_rules! layout {
     };
 }
 
-/// The layouts of all uniforms.
+/// The layouts of all structs that kernels read.
 #[doc(hidden)]
 pub fn layouts() -> Vec<Layout> {
     vec![
@@ -215,6 +217,12 @@ pub fn layouts() -> Vec<Layout> {
         layout!("copy", CopyParams { rows, start, stride, columns, at, width }),
         layout!("fused", FusedParams { rows, layers, inputs, params, params_width, value, value_width }),
         layout!("fused", FusedLayer { start, to_, inputs, tiles, first, activated, padding }),
+        Layout {
+            shader: "fused",
+            name: "FusedNetwork",
+            size: NETWORK_SIZE as usize,
+            members: vec![("layers", 0), ("weights", LAYERS * size_of::<FusedLayer>())],
+        },
         layout!("categorical", CategoricalParams { rows, actions, exploration, mask_words }),
         layout!("multi_discrete", MultiDiscreteParams { rows, elements, width, exploration, mask_words }),
         layout!("multi_binary", MultiBinaryParams { rows, bits, exploration }),

@@ -44,8 +44,8 @@ struct Tile {
 }
 
 /// What the table says of an operation.
-struct Entry<'a> {
-    shader: &'a str,
+pub(super) struct Entry<'a> {
+    pub(super) shader: &'static str,
     uniform: [u8; PARAMS_SIZE as usize],
     /// Values of the shader's `override` constants.
     constants: Vec<(&'a str, f64)>,
@@ -57,6 +57,10 @@ const SUBGROUPS: (&str, &str) = ("shared/reduce", "shared/reduce_subgroup");
 const HALVES: (&str, &str) = ("shared/fours", "shared/fours_half");
 
 impl Stage {
+    /// What the stage of a fused network binds behind its uniform.
+    pub(super) const FUSED: [Bound; 4] =
+        [Bound::Network, Bound::Place(Place::Input), Bound::Place(Place::Params), Bound::Place(Place::Value)];
+
     /// The one stage of a network that fits into it.
     pub(super) fn fused(gpu: &Gpu, fused: &Fused) -> Result<Self, Error> {
         let mut constants = vec![("activation", constant(fused.activation)), half(gpu)];
@@ -66,9 +70,12 @@ impl Stage {
             swaps = &[("shared/network_uniform", "shared/network_workgroup")];
         }
         let kernel = Kernel::with_imports(gpu, "fused", swaps, &constants)?;
-        let [from, params, value] = [Place::Input, Place::Params, Place::Value].map(Bound::Place);
-        let buffers = vec![Bound::Network, from, params, value];
-        Ok(Self { kernel, uniform: padded(&fused.params), buffers, tile: Tile { rows: 1, threads: 1 } })
+        Ok(Self {
+            kernel,
+            uniform: padded(&fused.params),
+            buffers: Self::FUSED.into(),
+            tile: Tile { rows: 1, threads: 1 },
+        })
     }
 
     /// The stages of the plan's operations, one each; stages that run the same kernel share it.
@@ -104,7 +111,7 @@ impl Stage {
 }
 
 /// The table.
-fn entry<'a>(plan: &Plan, observation: &Inputs, operation: &Operation) -> Entry<'a> {
+pub(super) fn entry<'a>(plan: &Plan, observation: &Inputs, operation: &Operation) -> Entry<'a> {
     let word = |x: usize| x as u32;
     let (inputs, outputs) = (operation.inputs, operation.outputs);
     let (start, stride) = match operation.from {
@@ -137,7 +144,7 @@ fn entry<'a>(plan: &Plan, observation: &Inputs, operation: &Operation) -> Entry<
             let tiles = conv.output[0].div_ceil(4) * conv.places().div_ceil(4);
             let mut entry = layer("conv2d", padded(&params), Some(conv.activation), (1, tiles));
             let bytes = operation.from == Place::Input && observation.is_bytes(operation.start);
-            entry.constants.push(("bytes", f64::from(u8::from(bytes))));
+            entry.constants.extend([("bytes", f64::from(u8::from(bytes))), ("padding", conv.padding as f64)]);
             entry
         }
         Kind::Embedding { entries } => {
@@ -174,7 +181,7 @@ fn conv2d(conv: &Convolution, start: u32, stride: u32) -> Conv2dParams {
 }
 
 /// The same order in every shader: what is read, the tensors, what is remembered, what is written.
-fn buffers(operation: &Operation) -> Vec<Bound> {
+pub(super) fn buffers(operation: &Operation) -> Vec<Bound> {
     let mut buffers = vec![Bound::Place(operation.from)];
     let tensors = operation.tensors().into_iter();
     buffers.extend(tensors.map(|(part, _)| Bound::Tensor(format!("{}.{part}", operation.name))));
@@ -204,5 +211,6 @@ fn constant(activation: Activation) -> f64 {
         Activation::Relu => 2.0,
         Activation::Silu => 3.0,
         Activation::Gelu => 4.0,
+        Activation::GeluErf => 5.0,
     }
 }

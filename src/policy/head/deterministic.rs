@@ -15,7 +15,7 @@ pub enum Noise {
     None,
     /// An independent normal number an element and step.
     Gaussian {
-        /// Standard deviation, at least 0, in units of the action.
+        /// Standard deviation, at least 0, in units of the action; of half the box's width where a tanh squashes.
         std: f32,
     },
     /// A process of each row and element that starts at 0 with each episode and goes on by
@@ -66,13 +66,25 @@ impl Noise {
 }
 
 /// Acts for all rows. The log-probability is 0.
-pub(super) fn act(n: usize, noise: Noise, input: &Forward<'_>, out: &mut Outcome<'_>, scratch: &mut [f32]) {
+pub(super) fn act(
+    noise: Noise,
+    squash: Option<&[Vec<f32>; 2]>,
+    input: &Forward<'_>,
+    out: &mut Outcome<'_>,
+    scratch: &mut [f32],
+) {
     out.log_probs.fill(0.0);
     for row in 0..input.keys.len() {
         noise.fill(input, row, scratch);
         for (i, noise) in scratch.iter().enumerate() {
-            let at = row * n + i;
-            put(out.actions, at, (out.params[at] + noise).to_bits());
+            let at = row * scratch.len() + i;
+            let action = match squash {
+                None => out.params[at] + noise,
+                Some([low, high]) => {
+                    math::to_box(math::clip(math::tanh(out.params[at]) + noise, -1.0, 1.0), low[i], high[i])
+                }
+            };
+            put(out.actions, at, action.to_bits());
         }
     }
 }

@@ -48,7 +48,9 @@ pub(in crate::policy) fn resolve(
     let mut heads = Vec::new();
     for ((name, space), field) in spaces.iter().zip(fields) {
         let spec = several.get(name).copied().unwrap_or_default();
-        if let HeadSpec::Deterministic { noise: Noise::OrnsteinUhlenbeck { .. } } = spec {
+        if let HeadSpec::Deterministic { noise } | HeadSpec::TanhDeterministic { noise } = spec
+            && let Noise::OrnsteinUhlenbeck { .. } = noise
+        {
             let legal = "None or Gaussian(…): a process needs an action that is no struct";
             return Err(error(format!("heads.{name}.noise"), "OrnsteinUhlenbeck", legal));
         }

@@ -50,12 +50,7 @@ impl LogStd {
     pub fn of(&self, free: &[f32], params: &[f32], n: usize, i: usize) -> f32 {
         match *self {
             Self::Free(_) => free[i],
-            Self::Network { min, max } => {
-                let x = params[n + i];
-                // Not `clamp`, which panics for a wrong plan; NaN stays NaN.
-                let x = if x < min { min } else { x };
-                if x > max { max } else { x }
-            }
+            Self::Network { min, max } => math::clip(params[n + i], min, max),
         }
     }
 }

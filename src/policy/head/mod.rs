@@ -72,6 +72,8 @@ pub enum Head {
         n: usize,
         /// What is added.
         noise: Noise,
+        /// The bounds that it is squashed to, lower and upper ones, finite; none for an action as the network gives it.
+        squash: Option<[Vec<f32>; 2]>,
     },
     /// `n` action values; the action is an `i32` index: the greatest one's, or with probability epsilon any legal one.
     Q {
@@ -162,7 +164,7 @@ impl Head {
     /// Columns of a row's state: its noise, if that goes on from step to step. They come before those of the layers.
     pub fn state(&self) -> usize {
         match self {
-            Self::Deterministic { n, noise: Noise::OrnsteinUhlenbeck { .. } } => *n,
+            Self::Deterministic { n, noise: Noise::OrnsteinUhlenbeck { .. }, .. } => *n,
             _ => 0,
         }
     }
@@ -297,7 +299,9 @@ pub(super) fn act(
             let squash = tanh_gaussian::Bounds { low, high };
             arch.dispatch(All { head: Gaussian { n: low.len(), log_std: *log_std, free, squash }, input, out });
         }
-        Head::Deterministic { n, noise } => deterministic::act(*n, *noise, input, out, &mut scratch.noise),
+        Head::Deterministic { noise, squash, .. } => {
+            deterministic::act(*noise, squash.as_ref(), input, out, &mut scratch.noise);
+        }
         Head::Q { n, epsilon } => q::act(*n, *epsilon, input, out),
         Head::Fields { heads } => fields::act(arch, heads, free, input, out, scratch),
     }

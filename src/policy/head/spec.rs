@@ -38,6 +38,12 @@ pub enum HeadSpec {
         /// What is added for exploration.
         noise: Noise,
     },
+    /// The same, squashed to the box by a tanh, as the actors of DDPG and TD3: with the box's half width `s` an element is
+    /// `centre + s · clip(tanh(x) + noise, -1, 1)`. Boxes of `f32` with finite bounds only.
+    TanhDeterministic {
+        /// What is added for exploration, in units of half the box's width, as in Stable-Baselines3.
+        noise: Noise,
+    },
     /// One value an action, of which the greatest is taken. Discrete spaces only.
     Q {
         /// Probability of a random action instead.
@@ -51,7 +57,7 @@ impl HeadSpec {
         match *self {
             Self::Auto | Self::Categorical | Self::MultiDiscrete | Self::MultiBinary => Ok(()),
             Self::Gaussian { log_std } | Self::TanhGaussian { log_std } => check_log_std(log_std),
-            Self::Deterministic { noise } => check_noise(noise),
+            Self::Deterministic { noise } | Self::TanhDeterministic { noise } => check_noise(noise),
             Self::Q { epsilon: Annealed { from, to, .. } } => {
                 let ends = [("from", from), ("to", to)];
                 match ends.into_iter().find(|(_, x)| !(0.0..=1.0).contains(x)) {
@@ -85,7 +91,11 @@ impl HeadSpec {
                 Head::TanhGaussian { low: low.clone(), high: high.clone(), log_std }
             }
             (Self::Deterministic { noise }, Space::Box { low, .. }) if floats => {
-                Head::Deterministic { n: low.len(), noise }
+                Head::Deterministic { n: low.len(), noise, squash: None }
+            }
+            (Self::TanhDeterministic { noise }, Space::Box { low, high }) if floats => {
+                bounded(low, high)?;
+                Head::Deterministic { n: low.len(), noise, squash: Some([low.clone(), high.clone()]) }
             }
             (Self::Q { epsilon }, Space::Discrete { n }) => Head::Q { n: *n as usize, epsilon },
             _ => return Err(self.unfit(space, floats)),
@@ -102,7 +112,9 @@ impl HeadSpec {
             Space::Discrete { .. } => "Auto, Categorical or Q(…)",
             Space::MultiDiscrete { .. } => "Auto or MultiDiscrete",
             Space::MultiBinary { .. } => "Auto or MultiBinary",
-            Space::Box { .. } if floats => "Auto, Gaussian(…), TanhGaussian(…) or Deterministic(…)",
+            Space::Box { .. } if floats => {
+                "Auto, Gaussian(…), TanhGaussian(…), Deterministic(…) or TanhDeterministic(…)"
+            }
             _ => {
                 let legal = "discrete(n), multi-discrete, multi-binary, a box of f32, or a struct of these; a function \
                              policy may use any space";
@@ -118,7 +130,7 @@ fn bounded(low: &[f32], high: &[f32]) -> Result<(), Error> {
     match bounds.find(|(_, (low, high))| !(low.is_finite() && high.is_finite() && low < high)) {
         Some((i, (low, high))) => {
             let value = format!("{low} to {high} at element {i}");
-            Err(error("action space", value, "finite bounds that differ, for a squashed Gaussian"))
+            Err(error("action space", value, "finite bounds that differ, for squashed actions"))
         }
         None => Ok(()),
     }

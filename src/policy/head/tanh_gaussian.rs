@@ -27,11 +27,7 @@ impl Squash for Bounds<'_> {
     #[inline(always)]
     fn squash(&self, i: usize, u: f32) -> (f32, f32) {
         let (low, high) = (self.low[i], self.high[i]);
-        let x = (0.5 * low + 0.5 * high) + (0.5 * high - 0.5 * low) * math::tanh(u);
-        // Rounding may lead out of the box; NaN stays NaN.
-        let x = if x < low { low } else { x };
-        let x = if x > high { high } else { x };
         let slope = 2.0 * (std::f32::consts::LN_2 - u - math::softplus(-2.0 * u));
-        (x, -slope - log_scale(low, high))
+        (math::to_box(math::tanh(u), low, high), -slope - log_scale(low, high))
     }
 }

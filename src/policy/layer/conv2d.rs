@@ -11,7 +11,7 @@ use crate::policy::plan::Convolution;
 /// Places whose patches are gathered together, a multiple of [`TILE`].
 const PLACES: usize = 96;
 
-/// Cross-correlation without padding: the patches under the kernel become rows of a matrix, which a linear layer reads.
+/// Cross-correlation: the patches under the kernel become rows of a matrix, which a linear layer reads.
 #[derive(Debug)]
 pub(crate) struct Conv2d {
     shapes: Convolution,
@@ -32,13 +32,23 @@ impl Conv2d {
 
     /// Gathers the patches at the places from `first` on.
     fn gather(&self, image: &[f32], first: usize, patches: &mut [f32]) {
-        let Convolution { input: [channels, height, width], output: [_, _, columns], kernel, stride, .. } = self.shapes;
+        let Convolution { input: [channels, height, width], output: [_, _, columns], kernel, stride, padding, .. } =
+            self.shapes;
+        // Places and lines are counted from the edge of the padding.
+        let inside = |at: usize, side: usize| at.checked_sub(padding).filter(|at| *at < side);
         for (place, patch) in (first..self.shapes.places()).zip(patches.chunks_exact_mut(self.shapes.patch())) {
             let (top, left) = (place / columns * stride, place % columns * stride);
             let mut lines = patch.chunks_exact_mut(kernel);
             for channel in 0..channels {
                 for (line, to) in (top..top + kernel).zip(&mut lines) {
-                    to.copy_from_slice(&image[(channel * height + line) * width + left..][..kernel]);
+                    if padding == 0 {
+                        to.copy_from_slice(&image[(channel * height + line) * width + left..][..kernel]);
+                        continue;
+                    }
+                    for (column, to) in (left..).zip(to) {
+                        let place = inside(line, height).zip(inside(column, width));
+                        *to = place.map_or(0.0, |(line, column)| image[(channel * height + line) * width + column]);
+                    }
                 }
             }
         }

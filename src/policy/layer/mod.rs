@@ -3,6 +3,7 @@
 mod conv2d;
 mod embedding;
 mod gelu;
+mod gelu_erf;
 mod gru;
 mod layer_norm;
 pub(super) mod linear;
@@ -96,7 +97,7 @@ pub enum Layer {
     Linear(usize),
     /// Normalisation over the elements of a row, with weight and bias (Ba, Kiros and Hinton 2016).
     LayerNorm,
-    /// Convolution of an image `[channels, height, width]` without padding. Reads an observation's image, divided by
+    /// Convolution of an image `[channels, height, width]`. Reads an observation's image, divided by
     /// 255 if it is of bytes, or another convolution's.
     Conv2d {
         /// Output channels, 1 to 65,536.
@@ -105,6 +106,9 @@ pub enum Layer {
         kernel: usize,
         /// Step of the kernel, at least 1.
         stride: usize,
+        /// Zeros beyond each edge, fewer than `kernel` and at most as many as the image is high and wide. Default: 0.
+        #[serde(default)]
+        padding: usize,
     },
     /// Makes an image a row of numbers; has a number of its own, as in PyTorch, and costs nothing.
     Flatten,
@@ -120,8 +124,11 @@ pub enum Layer {
     Relu,
     /// `x · σ(x)`.
     Silu,
-    /// `x · Φ(x)` in its tanh form: PyTorch's `GELU(approximate="tanh")`.
+    /// `x · Φ(x)` in its tanh form: PyTorch's `GELU(approximate="tanh")`. Without that option PyTorch's is
+    /// [`GeluErf`](Self::GeluErf), which differs by up to 5e-4.
     Gelu,
+    /// `x · Φ(x)` itself, by the error function: PyTorch's `GELU()`.
+    GeluErf,
 }
 
 /// The table of activations: entry of a list, name in a plan, kernel.
@@ -174,6 +181,7 @@ activations! {
     Relu => relu::Relu,
     Silu => silu::Silu,
     Gelu => gelu::Gelu,
+    GeluErf => gelu_erf::GeluErf,
 }
 
 /// Copies columns.

@@ -11,14 +11,14 @@ pub(crate) struct Tanh;
 impl Elementwise for Tanh {
     #[inline(always)]
     fn apply<S: Simd>(simd: S, x: S::f32s) -> S::f32s {
-        let [p, q] = fraction(simd, x);
+        let [p, q] = tanh(simd, x);
         keep_nan(simd, x, simd.div_f32s(p, q))
     }
 
     /// A division takes as long as some twenty products: one for both.
     #[inline(always)]
     fn apply_two<S: Simd>(simd: S, [x, y]: [S::f32s; 2]) -> [S::f32s; 2] {
-        let [[p, q], [r, s]] = [fraction(simd, x), fraction(simd, y)];
+        let [[p, q], [r, s]] = [tanh(simd, x), tanh(simd, y)];
         let inverse = simd.div_f32s(simd.splat_f32s(1.0), simd.mul_f32s(q, s));
         let first = simd.mul_f32s(simd.mul_f32s(p, s), inverse);
         let second = simd.mul_f32s(simd.mul_f32s(r, q), inverse);
@@ -26,17 +26,28 @@ impl Elementwise for Tanh {
     }
 }
 
-/// Numerator and denominator.
 #[inline(always)]
-fn fraction<S: Simd>(simd: S, x: S::f32s) -> [S::f32s; 2] {
-    let limit = simd.splat_f32s(TANH_LIMIT);
+fn tanh<S: Simd>(simd: S, x: S::f32s) -> [S::f32s; 2] {
+    fraction(simd, x, TANH_LIMIT, &TANH_NUMERATOR, &TANH_DENOMINATOR)
+}
+
+/// Numerator and denominator of `x · p(x²) / q(x²)` with `x` bounded by `limit`; coefficients begin with the highest power.
+#[inline(always)]
+pub(super) fn fraction<S: Simd, const P: usize, const Q: usize>(
+    simd: S,
+    x: S::f32s,
+    limit: f32,
+    numerator: &[f32; P],
+    denominator: &[f32; Q],
+) -> [S::f32s; 2] {
+    let limit = simd.splat_f32s(limit);
     let bounded = simd.max_f32s(simd.neg_f32s(limit), simd.min_f32s(limit, x));
     let z = simd.mul_f32s(bounded, bounded);
-    let [mut p, mut q] = [TANH_NUMERATOR[0], TANH_DENOMINATOR[0]].map(|constant| simd.splat_f32s(constant));
-    for constant in &TANH_NUMERATOR[1..] {
+    let [mut p, mut q] = [numerator[0], denominator[0]].map(|constant| simd.splat_f32s(constant));
+    for constant in &numerator[1..] {
         p = simd.mul_add_e_f32s(p, z, simd.splat_f32s(*constant));
     }
-    for constant in &TANH_DENOMINATOR[1..] {
+    for constant in &denominator[1..] {
         q = simd.mul_add_e_f32s(q, z, simd.splat_f32s(*constant));
     }
     [simd.mul_f32s(bounded, p), q]

@@ -96,7 +96,7 @@ pub fn layer_norm() {
 }
 
 pub fn convolutions_of_bytes() {
-    let conv = |filters, kernel, stride| Layer::Conv2d { filters, kernel, stride };
+    let conv = |filters, kernel, stride| Layer::Conv2d { filters, kernel, stride, padding: 0 };
     let mut layers = vec![conv(16, 8, 4), Layer::Relu, conv(32, 4, 2), Layer::Relu, conv(32, 3, 1), Layer::Relu];
     layers.extend([Layer::Flatten, Layer::Linear(64), Layer::Relu]);
     params_are("conv_u8", layers, "9", &[4, 84, 84]);

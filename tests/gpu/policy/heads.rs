@@ -24,15 +24,16 @@ fn heads() -> Vec<Head> {
         Head::Gaussian { n: 3, log_std: LogStd::Free(0.0) },
         Head::Gaussian { n: 3, log_std },
         Head::TanhGaussian { low: low.clone(), high: high.clone(), log_std: LogStd::Free(0.0) },
-        Head::TanhGaussian { low, high, log_std },
-        Head::Deterministic { n: 3, noise: Noise::Gaussian { std: 0.3 } },
+        Head::TanhGaussian { low: low.clone(), high: high.clone(), log_std },
+        Head::Deterministic { n: 3, noise: Noise::Gaussian { std: 0.3 }, squash: None },
         process(),
+        Head::Deterministic { n: 3, noise: Noise::Gaussian { std: 0.3 }, squash: Some([low, high]) },
         Head::Q { n: 5, epsilon: Annealed { from: 1.0, to: 0.0, frames: 100 } },
     ]
 }
 
 fn process() -> Head {
-    Head::Deterministic { n: 3, noise: Noise::OrnsteinUhlenbeck { theta: 0.15, sigma: 0.2, dt: 0.5 } }
+    Head::Deterministic { n: 3, noise: Noise::OrnsteinUhlenbeck { theta: 0.15, sigma: 0.2, dt: 0.5 }, squash: None }
 }
 
 fn plan(head: Head) -> Plan {

@@ -47,11 +47,11 @@ pub fn columns() -> Plan {
 /// Images behind a number; sides and filters that no tile divides.
 pub fn image() -> Plan {
     use Place::{Hidden, Input, Params, Value};
-    let conv = |input, output, kernel, stride, scale, activation| {
-        Kind::Conv2d(Convolution { input, output, kernel, stride, scale, bytes: false, activation })
+    let conv = |input, output, kernel, [stride, padding]: [usize; 2], scale, activation| {
+        Kind::Conv2d(Convolution { input, output, kernel, stride, padding, scale, bytes: false, activation })
     };
-    let first = conv([2, 9, 8], [5, 4, 3], 3, 2, 0.25, Activation::Relu);
-    let second = conv([5, 4, 3], [7, 3, 2], 2, 1, 1.0, Activation::Tanh);
+    let first = conv([2, 9, 8], [5, 4, 3], 3, [2, 0], 0.25, Activation::Relu);
+    let second = conv([5, 4, 3], [7, 3, 2], 2, [2, 1], 1.0, Activation::Tanh);
     let layers = vec![
         operation(first, (Input, 1, 144), (Hidden(0), 60)),
         operation(second, (Hidden(0), 0, 60), (Hidden(1), 42)),
@@ -120,14 +120,14 @@ pub fn equal_the_cpu_at_any_number_of_rows() {
 /// Two images of bytes, of sizes that are no whole words, between numbers; a third one that a linear layer reads too.
 fn bytes() -> Plan {
     use Place::{Hidden, Input, Params, Value};
-    let conv = |input, output, kernel, stride, activation| {
+    let conv = |input, output, kernel, [stride, padding]: [usize; 2], activation| {
         let scale = 1.0 / 255.0;
-        Kind::Conv2d(Convolution { input, output, kernel, stride, scale, bytes: true, activation })
+        Kind::Conv2d(Convolution { input, output, kernel, stride, padding, scale, bytes: true, activation })
     };
     let layers = vec![
-        operation(conv([1, 5, 3], [2, 3, 1], 3, 1, Activation::Relu), (Input, 2, 15), (Hidden(0), 6)),
-        operation(conv([3, 4, 5], [5, 2, 2], 2, 2, Activation::Tanh), (Input, 18, 60), (Hidden(1), 20)),
-        operation(conv([2, 3, 3], [1, 2, 2], 2, 1, Activation::Identity), (Input, 79, 18), (Hidden(2), 4)),
+        operation(conv([1, 5, 3], [2, 3, 1], 3, [1, 0], Activation::Relu), (Input, 2, 15), (Hidden(0), 6)),
+        operation(conv([3, 4, 5], [5, 2, 2], 4, [2, 1], Activation::Tanh), (Input, 18, 60), (Hidden(1), 20)),
+        operation(conv([2, 3, 3], [1, 2, 2], 2, [2, 1], Activation::Identity), (Input, 79, 18), (Hidden(2), 4)),
         operation(Kind::Copy { at: 0 }, (Input, 17, 1), (Hidden(3), 1)),
         operation(Kind::Copy { at: 1 }, (Hidden(0), 0, 6), (Hidden(3), 6)),
         operation(Kind::Copy { at: 7 }, (Hidden(1), 0, 20), (Hidden(3), 20)),

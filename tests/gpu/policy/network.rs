@@ -22,8 +22,10 @@ fn plans() -> Vec<Plan> {
         mlp(3, &[64, 32], Activation::Tanh, gaussian.clone(), Critic::Shared),
         mlp(17, &[24, 24, 24], Activation::Gelu, gaussian.clone(), Critic::None),
         mlp(1, &[5], Activation::Silu, Head::Gaussian { n: 1, log_std }, Critic::Separate),
-        mlp(7, &[130, 65], Activation::Tanh, categorical, Critic::Separate),
+        mlp(7, &[130, 65], Activation::Tanh, categorical.clone(), Critic::Separate),
         mlp(350, &[30], Activation::Relu, gaussian, Critic::Shared),
+        mlp(5, &[40], Activation::GeluErf, categorical.clone(), Critic::Shared),
+        mlp(5, &[160, 40], Activation::GeluErf, categorical, Critic::Shared),
     ]
 }
 

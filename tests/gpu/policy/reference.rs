@@ -153,6 +153,16 @@ pub fn close(got: f32, want: f64, what: impl std::fmt::Display) {
     assert!(error <= 1e-4 * want.abs().max(1.0), "{what}: {got} is not {want}, off by {error:e}");
 }
 
+/// The error function by its series of positive terms, `2/√π · e^-x² · Σ 2ⁿ x²ⁿ⁺¹ / (2n+1)!!`.
+fn erf(x: f64) -> f64 {
+    let (mut term, mut sum) = (x, 0.0);
+    for n in 1..400 {
+        sum += term;
+        term *= 2.0 * x * x / f64::from(2 * n + 1);
+    }
+    2.0 / std::f64::consts::PI.sqrt() * (-x * x).exp() * sum
+}
+
 /// Parameters and value of one row, in f64.
 fn layers(plan: &Plan, weights: &Weights, input: &[f32]) -> (Vec<f64>, f64) {
     let mut hidden = vec![Vec::new(); plan.hidden.len()];
@@ -175,6 +185,7 @@ fn layers(plan: &Plan, weights: &Weights, input: &[f32]) -> (Vec<f64>, f64) {
                 Activation::Tanh => sum.tanh(),
                 Activation::Relu => sum.max(0.0),
                 Activation::Silu => sum / (1.0 + (-sum).exp()),
+                Activation::GeluErf => 0.5 * sum * (1.0 + erf(sum * std::f64::consts::FRAC_1_SQRT_2)),
                 Activation::Gelu => 0.5 * sum * (1.0 + (0.797_884_560_8 * (sum + 0.044_715 * sum.powi(3))).tanh()),
             }
         };

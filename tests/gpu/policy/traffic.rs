@@ -21,7 +21,7 @@ fn plan(spec: &NetworkSpec, dtype: Dtype, shape: &[usize]) -> Plan {
 }
 
 fn plans() -> [(&'static str, Plan); 4] {
-    let conv = |filters, kernel, stride| Layer::Conv2d { filters, kernel, stride };
+    let conv = |filters, kernel, stride| Layer::Conv2d { filters, kernel, stride, padding: 0 };
     let trunk = |layers: &[Layer]| NetworkSpec {
         trunk: layers.to_vec(),
         actor: vec![],
