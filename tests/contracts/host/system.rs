@@ -4,12 +4,12 @@ use gleaner::Error;
 
 use super::*;
 
-/// A task whose legal actions are 1 to 2: the zero that a row begins with is none.
+/// A task whose legal actions are 1 and 2: the zero that a row begins with is none.
 struct Throttle;
 
 impl Task for Throttle {
     type Observation = f32;
-    type Action = [f32; 1];
+    type Action = i32;
     type Mask = ();
     fn observation_space() -> Space {
         Space::unbounded(1)
@@ -29,7 +29,9 @@ fn world_of<M>(answer: impl IntoSystem<(), (), M> + 'static) -> World {
         .get_mut(Collect)
         .expect("installed")
         .add_systems(IntoSystem::into_system(answer).in_set(CollectSystems::Respond));
-    (0..2).for_each(|row| drop(world.spawn(Observation::<Throttle>(100.0 * row as f32))));
+    for row in 0..2 {
+        world.spawn(Observation::<Throttle>(100.0 * row as f32));
+    }
     world
 }
 
@@ -37,15 +39,20 @@ fn world_of<M>(answer: impl IntoSystem<(), (), M> + 'static) -> World {
 fn play(world: &mut World) {
     let mut rows = world.query::<(&mut Observation<Throttle>, &Action<Throttle>, &Acting)>();
     for (mut seen, action, acting) in rows.iter_mut(world) {
-        seen.0 += if acting.0 { action.0[0] } else { 0.0 };
+        seen.0 += if acting.0 { action.0 as f32 } else { 0.0 };
     }
     world.run_schedule(Collect);
+}
+
+/// What is done where `seen` is seen.
+fn act(seen: f32) -> i32 {
+    1 + (seen as i32 / 3) % 2
 }
 
 #[test]
 fn a_hosts_system_acts_for_its_rows() {
     let mut world = world_of(|mut rows: Query<(&Observation<Throttle>, &mut Action<Throttle>)>| {
-        rows.iter_mut().for_each(|(seen, mut action)| action.0 = [1.0 + (seen.0 * 0.01).fract()]);
+        rows.iter_mut().for_each(|(seen, mut action)| action.0 = act(seen.0));
     });
     for tick in 0..13 {
         if tick == 3 {
@@ -59,9 +66,9 @@ fn a_hosts_system_acts_for_its_rows() {
     assert_eq!(frames.iter().map(Batch::frames).collect::<Vec<_>>(), [8, 12, 12]);
     for batch in &frames {
         for i in 0..batch.len() {
-            let (seen, [action]) = (batch.observations()[i], batch.actions()[i]);
-            assert_eq!(action, 1.0 + (seen * 0.01).fract());
-            assert_eq!(*batch.next_observation(i), seen + action);
+            let (seen, action) = (batch.observations()[i], batch.actions()[i]);
+            assert_eq!(action, act(seen));
+            assert_eq!(*batch.next_observation(i), seen + action as f32);
         }
         assert!(batch.versions().iter().all(|version| *version == 0));
     }
@@ -70,7 +77,7 @@ fn a_hosts_system_acts_for_its_rows() {
 #[test]
 fn an_illegal_action_of_a_hosts_system_is_an_error() {
     let mut world = world_of(|mut rows: Query<(&RowIndex, &mut Action<Throttle>)>| {
-        rows.iter_mut().for_each(|(row, mut action)| action.0 = [1.5 + row.0 as f32]);
+        rows.iter_mut().for_each(|(row, mut action)| action.0 = 2 + row.0 as i32);
     });
     let error = (0..3).find_map(|_| {
         play(&mut world);
