@@ -144,13 +144,16 @@ impl<E: Env> EnvSettings<E> {
         let mut rows = world.query_filtered::<(Entity, &RowIndex, &Episode, &EpisodeStep), With<E>>();
         let rows: Vec<_> = rows.iter(world).map(|(row, at, episode, step)| (row, (at.0, episode.0, step.0))).collect();
         let dropped = world.try_resource_scope(|world, settings: Mut<Self>| {
-            rows.into_iter().fold(Ok(()), |first, (row, place)| {
+            // All, also behind one that panicked.
+            let mut first = Ok(());
+            for (row, place) in rows {
                 let dropped = settings.guarded(place, |call| {
                     call.set("drop");
                     world.get_entity_mut(row).map(|mut row| drop(row.take::<E>())).or(Ok(()))
                 });
-                first.and(dropped)
-            })
+                first = first.and(dropped);
+            }
+            first
         });
         dropped.unwrap_or(Ok(()))
     }
