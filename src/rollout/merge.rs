@@ -10,7 +10,7 @@ use super::{
     state::{Ended, Rollout, sort_finals},
 };
 use crate::{
-    components::{ColumnSpec, End, RowIndex, Trajectory, Truncation},
+    components::{End, RowIndex, Trajectory, Truncation},
     task::Task,
 };
 
@@ -26,7 +26,8 @@ pub(crate) struct Place {
 /// The whole, while it is filled.
 pub(crate) struct Merge<T: Task> {
     block: Box<Block<T>>,
-    specs: Vec<ColumnSpec>,
+    /// Bytes of a value of each column, and whether the column leads.
+    columns: Vec<(usize, bool)>,
     ticks: usize,
     rows: usize,
     /// Number of the rollout.
@@ -42,12 +43,12 @@ pub(crate) struct Merge<T: Task> {
 impl<T: Task> Merge<T> {
     /// An empty whole of `ticks` ticks of the rows that `rollout` has.
     pub(crate) fn begin(rollout: &Rollout<T>, mut block: Box<Block<T>>, rows: usize, ticks: usize) -> Self {
-        let specs = rollout.columns.specs.clone();
-        block.shape(&specs, Layout::TimeMajor { ticks, rows });
+        let specs = &rollout.columns.specs;
+        block.shape(specs, Layout::TimeMajor { ticks, rows });
         block.rows.extend((0..rows as u32).map(RowIndex));
         Self {
             block,
-            specs,
+            columns: specs.iter().map(|spec| (spec.stride, spec.leads)).collect(),
             ticks,
             rows,
             rollout: rollout.rollout,
@@ -107,11 +108,14 @@ impl<T: Task> Merge<T> {
     }
 
     fn copy_columns(&mut self, part: &Block<T>, rows: usize, ticks: usize, place: Place) {
-        for ((to, from), spec) in self.block.columns.iter_mut().zip(&part.columns).zip(&self.specs) {
-            let (to, from, stride) = (to.bytes_mut(), from.bytes(), spec.stride);
-            for tick in 0..ticks + usize::from(spec.leads) {
+        for ((to, from), (stride, leads)) in self.block.columns.iter_mut().zip(&part.columns).zip(&self.columns) {
+            let (to, from) = (to.bytes_mut(), from.bytes());
+            let all = ticks + usize::from(*leads);
+            // Of all rows ticks lie one behind the other.
+            let together = if rows == self.rows { all } else { 1 };
+            for tick in (0..all).step_by(together) {
                 let at = ((place.tick + tick) * self.rows + place.first) * stride;
-                let run = tick * rows * stride..(tick + 1) * rows * stride;
+                let run = tick * rows * stride..(tick + together) * rows * stride;
                 to[at..at + run.len()].copy_from_slice(&from[run]);
             }
         }
@@ -171,14 +175,14 @@ impl<T: Task> Merge<T> {
 
     /// Empties slots that were not filled. What a row saw last stays, as the observation after its last frame.
     fn vacate(&mut self, slot: usize, ticks: Range<usize>) {
-        for (column, spec) in self.block.columns.iter_mut().zip(&self.specs) {
-            let ticks = match spec.leads {
+        for (column, (stride, leads)) in self.block.columns.iter_mut().zip(&self.columns) {
+            let ticks = match leads {
                 true => ticks.start + usize::from(ticks.start > 0)..ticks.end + 1,
                 false => ticks.clone(),
             };
             for tick in ticks {
-                let at = (tick * self.rows + slot) * spec.stride;
-                column.bytes_mut()[at..at + spec.stride].fill(0);
+                let at = (tick * self.rows + slot) * stride;
+                column.bytes_mut()[at..at + stride].fill(0);
             }
         }
     }
