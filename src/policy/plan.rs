@@ -95,6 +95,10 @@ impl Plan {
         if self.head.params() == 0 {
             return Err(error("head".into(), "0 wide".into(), "at least one action"));
         }
+        if !self.head.has_all_bounds() {
+            let legal = "a lower and an upper bound for each element";
+            return Err(error("head".into(), format!("{:?}", self.head), legal));
+        }
         let written = |place| self.layers.iter().any(|layer| layer.to == place);
         if !written(Place::Params) || written(Place::Value) != self.value {
             let value = format!("{} layers", self.layers.len());

@@ -213,6 +213,12 @@ fn what_does_not_fit_is_an_error() {
     circular.layers[1].from = circular.layers[1].to;
     let message = CpuNetwork::new(circular).load(&Weights::new()).unwrap_err().to_string();
     assert!(message.contains("actor.2"), "{message}");
+    for squash in [[vec![], vec![1.0; 5]], [vec![0.0; 5], vec![1.0; 4]]] {
+        let mut unbounded = plan.clone();
+        unbounded.head = Head::Deterministic { n: 5, noise: Noise::None, squash: Some(squash) };
+        let message = CpuNetwork::new(unbounded).load(&Weights::new()).unwrap_err().to_string();
+        assert!(message.contains("bound for each element"), "{message}");
+    }
     let mut empty = CpuNetwork::new(plan);
     assert!(empty.weights.is_none());
     let packed = network.packer().pack(&NetworkSpec::default().initial_weights(network.plan(), Seed(1))).unwrap();

@@ -124,6 +124,16 @@ impl Head {
         }
     }
 
+    /// Whether a head that squashes has as many bounds of each side as elements.
+    pub(super) fn has_all_bounds(&self) -> bool {
+        match self {
+            Self::TanhGaussian { low, high, .. } => low.len() == high.len(),
+            Self::Deterministic { n, squash: Some(bounds), .. } => bounds.iter().all(|bounds| bounds.len() == *n),
+            Self::Fields { heads } => heads.iter().all(|(_, head)| head.has_all_bounds()),
+            _ => true,
+        }
+    }
+
     /// Bytes of one action.
     pub fn action_bytes(&self) -> usize {
         match self {

@@ -11,15 +11,8 @@ pub(crate) struct GeluErf;
 const LIMIT: f32 = 4.0;
 /// `p` in `erf x = x · p(x²) / q(x²)` on `[-4, 4]`, the highest power first: the quotient of Eigen's
 /// `generic_fast_erf_float`, within 5e-7.
-const NUMERATOR: [f32; 7] = [
-    -2.726_142_3e-10,
-    2.770_681_4e-8,
-    -2.101_024e-6,
-    -5.692_506_4e-5,
-    -7.349_906_3e-4,
-    -2.954_599_8e-3,
-    -1.609_603_3e-2,
-];
+const NUMERATOR: [f32; 7] =
+    [-2.726_142_3e-10, 2.770_681_4e-8, -2.101_024e-6, -5.692_506_4e-5, -7.349_906_3e-4, -2.954_6e-3, -1.609_603_3e-2];
 /// `q`, the highest power first.
 const DENOMINATOR: [f32; 5] = [-1.456_607_2e-5, -2.133_740_5e-4, -1.682_827e-3, -7.373_329e-3, -1.426_473_9e-2];
 /// Below it the unit is 0 but for 1e-7, while what rounding leaves of `1 + erf` would grow with `x`.

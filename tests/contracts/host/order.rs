@@ -7,7 +7,8 @@ use super::*;
 #[test]
 fn f9_no_order_of_a_hosts_tick_is_left_to_chance() {
     let policies: [fn() -> Policy<Choice>; 3] = [Policy::random, Policy::system, || {
-        Policy::network(NetworkSpec { normalize: Some(Normalize::default()), ..NetworkSpec::default() })
+        let spec = NetworkSpec { normalize: Some(Normalize::default()), ..NetworkSpec::default() };
+        Policy::network(spec).backend(Backend::Cpu)
     }];
     for (executor, policy) in [Executor::SingleThreaded, Executor::MultiThreaded]
         .into_iter()
@@ -16,7 +17,7 @@ fn f9_no_order_of_a_hosts_tick_is_left_to_chance() {
         for mode in [None, Some(ReplayWriteMode::Rollout), Some(ReplayWriteMode::Trajectory)] {
             let mut world = strict(executor);
             let config = HostConfig { ticks_per_batch: 2, replay_write_mode: mode, ..HostConfig::default() };
-            let builder = HostBuilder::new(policy().backend(Backend::Cpu)).config(config);
+            let builder = HostBuilder::new(policy()).config(config);
             let replay = Replay::<Choice>::new(100).unwrap();
             let builder = if mode.is_some() { builder.replay(&replay) } else { builder };
             builder.install(&mut world).expect("legal options");
