@@ -165,7 +165,8 @@ pub struct CollectorConfig {
     pub episode_events: bool,
     /// Whether a pool of threads steps the rows, each at its own pace, and how; see [`AsyncBatched`]. Batches are then flat:
     /// frames of rows as they come, those of an episode one behind the other, exactly `frames_per_batch` of them; or whole
-    /// trajectories. First episodes start with the first batch. Not with a simulator, a policy that is a host's system,
+    /// trajectories. First episodes start with the first batch; what comes before a rollout elsewhere, hooks and the look for
+    /// weights, comes before each batch. Not with a simulator, a policy that is a host's system,
     /// `overlap`, `reset_at_each_iter`, `set_truncated` and `record_states`. Default: no.
     pub async_batched: Option<AsyncBatched>,
     /// Fewest rows that a thread is given to step; below twice this many one thread steps all. Default: 16,384, worth

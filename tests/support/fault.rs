@@ -66,11 +66,11 @@ impl Faulty {
         let faults = Vec::from_iter(faults);
         Collector::with_factory(move |context| {
             let new = Self::new(length, faults.iter().copied(), context.row);
-            match new.fails(Call::Build) {
-                Some(Kind::Panic) => panic!("boom 42"),
-                Some(_) => Err("no such level".into()),
-                None => Ok(new),
-            }
+            let Some(kind) = new.fails(Call::Build) else { return Ok(new) };
+            // It was never there to be dropped.
+            std::mem::forget(new);
+            assert!(kind != Kind::Panic, "boom 42");
+            Err("no such level".into())
         })
     }
 

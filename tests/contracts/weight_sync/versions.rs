@@ -23,7 +23,8 @@ fn e4_the_same_weights_again_are_another_version() {
             assert!(acted.iter().all(|version| *version == 3), "{kind:?}: {acted:?}");
             assert!(batch.actions().iter().all(|action| *action == 5.0), "{kind:?}");
         }
-        weights.wait_adopted(3, Duration::ZERO).unwrap();
+        // Of two on their own one may have made all eight.
+        weights.wait_adopted(3, SOON).unwrap();
     }
 }
 

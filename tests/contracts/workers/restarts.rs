@@ -110,3 +110,18 @@ fn e4_what_a_life_before_adopts_is_not_its_successors() {
     weights.wait_adopted_by(version, &[1], MINUTE).unwrap();
     second.open();
 }
+
+#[test]
+fn what_a_life_before_acted_by_is_not_counted_among_what_acts() {
+    let fault = Fault { call: Call::Step, kind: Kind::Panic, row: 3, episode: 2, step: 1 };
+    let builder = Faulty::builder(6, [fault]).rows(4).workers(2).frames_per_batch(40);
+    let builder = builder.policy(Policy::network(NetworkSpec::default()));
+    let mut collector = builder.on_worker_fault(OnWorkerFault::Restart { most: 1 }).build().unwrap();
+    let weights = collector.weights().unwrap();
+    for version in 1..10 {
+        weights.increment_version().unwrap();
+        drop(collector.next().unwrap().unwrap());
+        assert_eq!(collector.stats().policy_version, version);
+    }
+    assert!(collector.stats().discarded.fault > 0, "nothing failed");
+}

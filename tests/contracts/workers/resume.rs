@@ -140,29 +140,42 @@ fn i7_a_life_behind_a_checkpoint_plays_episodes_of_its_own() {
     balance(&second.stats()).unwrap();
 }
 
+/// Why a collector does not load a file; it goes on as if nothing had been.
+fn refused<T: Task>(mut other: Collector<T>, file: &[u8]) -> String {
+    let before = other.stats();
+    let error = other.load_from(&mut &file[..]).unwrap_err();
+    assert_eq!(other.stats(), before, "{error}");
+    assert!(other.next().unwrap().is_ok());
+    error.to_string()
+}
+
+/// What a collector saves behind some batches.
+fn saved<T: Task>(mut collector: Collector<T>, batches: usize) -> Vec<u8> {
+    let mut file = Vec::new();
+    collector.by_ref().take(batches).for_each(|batch| drop(batch.unwrap()));
+    collector.save_to(&mut file).unwrap();
+    file
+}
+
+/// Cut short or with a wrong bit it is refused.
+fn check_spoilt<T: Task>(new: impl Fn() -> Collector<T>, file: &[u8]) {
+    for cut in (0..file.len()).step_by(file.len() / 32) {
+        refused(new(), &file[..cut]);
+        let mut flipped = file.to_vec();
+        flipped[cut] ^= 0x40;
+        refused(new(), &flipped);
+    }
+}
+
 #[test]
 fn ck03_what_does_not_fit_changes_nothing() {
-    let mut file = Vec::new();
-    let mut saved = collector(2, None);
-    drop(saved.next());
-    saved.save_to(&mut file).unwrap();
-    let refused = |mut other: Collector<CartPole>, file: &[u8]| {
-        let before = other.stats();
-        let error = other.load_from(&mut &file[..]).unwrap_err();
-        assert_eq!(other.stats(), before, "{error}");
-        // It goes on as if nothing had been.
-        assert!(other.next().unwrap().is_ok());
-        error.to_string()
-    };
+    let file = saved(collector(2, None), 1);
     assert!(refused(collector(3, None), &file).contains("it has 2 workers; legal: 3"));
     assert!(refused(collector(2, Some(3)), &file).contains("joins whole trajectories"));
     refused(collector(0, None), &file);
-    for cut in (0..file.len()).step_by(file.len() / 64) {
-        refused(collector(2, None), &file[..cut]);
-        let mut flipped = file.clone();
-        flipped[cut] ^= 0x40;
-        refused(collector(2, None), &flipped);
-    }
+    check_spoilt(|| collector(2, None), &file);
+    let without_one = || failing(OnWorkerFault::Drop, None);
+    check_spoilt(without_one, &saved(without_one(), 3));
 }
 
 #[test]
