@@ -22,7 +22,6 @@ use bevy_ecs::{
 use gleaner::{
     components::{ActionMask, LastObservation, Masks, RowIndex, Truncation},
     host::{Acting, Batches, HostBuilder, HostConfig, ResetRequest},
-    policy::Normalize,
     prelude::*,
     seed::Streams,
 };
