@@ -136,7 +136,7 @@ fn only_networks_are_models() {
     let models = builder.build().unwrap().models();
     assert_eq!(models.ids().collect::<Vec<_>>(), [1]);
     assert!(models.get(0).unwrap_err().to_string().ends_with("share weights: 1"));
-    let models = of_kind(KINDS[0], 4).build().unwrap().models();
+    let models = of_kind(KINDS[0], 4).exploration(Exploration::Sample).build().unwrap().models();
     assert!(models.get(0).unwrap_err().to_string().ends_with("share weights: none"));
 }
 
