@@ -110,12 +110,9 @@ impl<T: Task> Merge<T> {
     fn copy_columns(&mut self, part: &Block<T>, rows: usize, ticks: usize, place: Place) {
         for ((to, from), (stride, leads)) in self.block.columns.iter_mut().zip(&part.columns).zip(&self.columns) {
             let (to, from) = (to.bytes_mut(), from.bytes());
-            let all = ticks + usize::from(*leads);
-            // Of all rows ticks lie one behind the other.
-            let together = if rows == self.rows { all } else { 1 };
-            for tick in (0..all).step_by(together) {
+            for tick in 0..ticks + usize::from(*leads) {
                 let at = ((place.tick + tick) * self.rows + place.first) * stride;
-                let run = tick * rows * stride..(tick + together) * rows * stride;
+                let run = tick * rows * stride..(tick + 1) * rows * stride;
                 to[at..at + run.len()].copy_from_slice(&from[run]);
             }
         }
