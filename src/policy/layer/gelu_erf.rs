@@ -1,5 +1,7 @@
 //! The Gaussian error linear unit itself.
 
+use std::f32::consts::FRAC_2_SQRT_PI;
+
 use pulp::Simd;
 
 use super::{Elementwise, tanh::fraction};
@@ -10,8 +12,9 @@ pub(crate) struct GeluErf;
 /// From here on the error function is 1.
 const LIMIT: f32 = 4.0;
 /// `p` in `erf x = x · p(x²) / q(x²)` on `[-4, 4]`, the highest power first. The pair of degrees 5 and 5 with the least
-/// error, 2e-8 but for rounding (4e-7), found by iteratively reweighted least squares.
-const NUMERATOR: [f32; 6] = [1.974_850_6e-6, 2.880_404e-4, 4.003_570_4e-3, 0.053_467_236, 0.196_247_12, 1.128_379];
+/// error, 2e-8, found by iteratively reweighted least squares; with rounding, and the last one the constant next to it,
+/// 4e-7.
+const NUMERATOR: [f32; 6] = [1.974_850_6e-6, 2.880_404e-4, 4.003_570_4e-3, 0.053_467_236, 0.196_247_12, FRAC_2_SQRT_PI];
 /// `q`, the highest power first.
 const DENOMINATOR: [f32; 6] = [3.748_103e-5, 1.216_343_1e-3, 0.015_444_266, 0.116_475_664, 0.507_250_67, 1.0];
 /// Below it the unit is 0 but for 1e-7, while what rounding leaves of `1 + erf` would grow with `x`.
