@@ -1,7 +1,7 @@
 //! How fast gleaner collects, against loops written by hand, against itself on one thread, and in bytes.
 //!
-//! - `cargo bench --bench collect` prints the figures; `-- --check` fails if one misses its bound; with `--absolute` the
-//!   bounds on this machine's own speed count as well. A word that is no option chooses sections by name.
+//! - `cargo bench --bench collect` prints the figures; `-- --check` fails if one misses its bound. A word that is no option
+//!   chooses sections by name.
 //! - `cargo test --benches` runs everything once, briefly: the comparison of bits counts, the figures do not.
 
 #[path = "../baseline/mod.rs"]
