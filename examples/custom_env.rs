@@ -2,8 +2,12 @@
 //!
 //! `cargo run --release --example custom_env`
 
+#[path = "learner/ctrl_c.rs"]
+mod ctrl_c;
+
 use bevy_ecs::prelude::Component;
 use gleaner::prelude::*;
+use std::sync::atomic::Ordering::Relaxed;
 
 fn main() -> Result<(), Box<dyn std::error::Error>> {
     // Tells what is wrong with an environment before anything is collected from it.
@@ -17,11 +21,15 @@ fn main() -> Result<(), Box<dyn std::error::Error>> {
     });
     let builder = Collector::<Room>::builder().policy(thermostat).rows(16).frames_per_batch(16 * 64);
     let mut collector = builder.total_frames(20_000).build()?;
+    let stop = ctrl_c::flag()?;
     for batch in &mut collector {
         let batch = batch?;
         let coldest = batch.observations().iter().map(|room| room.inside).fold(f32::INFINITY, f32::min);
         let reward = batch.rewards().iter().sum::<f32>() / batch.frames() as f32;
         println!("batch {}: coldest room {coldest:.1} °C, mean reward {reward:.2}", batch.index());
+        if stop.load(Relaxed) {
+            break;
+        }
     }
     println!("{:#?}", collector.stats());
     Ok(())

@@ -3,12 +3,14 @@
 //! `cargo run --release --example from_pytorch -- --help`
 
 #[path = "learner/command_line.rs"]
-#[allow(dead_code, reason = "nothing is trained here that Ctrl-C would have to save")]
+#[allow(dead_code, reason = "nothing is trained here, so there are no numbers of frames to parse")]
 mod command_line;
+#[path = "learner/ctrl_c.rs"]
+mod ctrl_c;
 #[path = "learner/evaluate.rs"]
 mod evaluate;
 
-use std::process::ExitCode;
+use std::{process::ExitCode, sync::atomic::Ordering::Relaxed};
 
 use clap::Parser;
 use gleaner::prelude::*;
@@ -34,22 +36,26 @@ struct Args {
     quick: bool,
 }
 
-/// Evaluates both and returns their mean returns.
-fn run(args: &Args) -> Result<[f32; 2]> {
-    let cart_pole = args.mean_return::<CartPole>("sb3_ppo_cart_pole.safetensors")?;
-    let pendulum = args.mean_return::<Pendulum>("sb3_ppo_pendulum.safetensors")?;
-    Ok([cart_pole, pendulum])
+fn run(args: &Args) -> Result<()> {
+    let stop = ctrl_c::flag()?;
+    args.evaluate::<CartPole>("sb3_ppo_cart_pole.safetensors")?;
+    if stop.load(Relaxed) {
+        println!("stopped by Ctrl-C");
+        return Ok(());
+    }
+    args.evaluate::<Pendulum>("sb3_ppo_pendulum.safetensors")
 }
 
 impl Args {
-    fn mean_return<E: Env + Default>(&self, file: &str) -> Result<f32> {
+    fn evaluate<E: Env + Default>(&self, file: &str) -> Result<()> {
+        println!("{file}");
         let assets = concat!(env!("CARGO_MANIFEST_DIR"), "/assets");
         let names = NameMap::from_ron_file(format!("{assets}/names/stable_baselines3.ron"))?;
         let weights = WeightsFile::new(format!("{assets}/{file}")).names(names).load()?;
         // Two hidden layers of 64 with tanh, for actor and critic apart, are the default of both libraries.
         let policy = Policy::<E>::network(NetworkSpec::default()).weights(weights).backend(self.backend);
         let mean = evaluate::evaluate(policy, if self.quick { 10 } else { 100 }, self.seed)?;
-        println!("{file}\nevaluation mean return: {mean:.1}");
-        Ok(mean)
+        println!("evaluation mean return: {mean:.1}");
+        Ok(())
     }
 }

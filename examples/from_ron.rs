@@ -2,30 +2,18 @@
 //!
 //! `cargo run --release --example from_ron -- assets/cart_pole.ron`
 
-use std::{
-    path::PathBuf,
-    process::ExitCode,
-    sync::atomic::{AtomicBool, Ordering::Relaxed},
-};
+#[path = "learner/ctrl_c.rs"]
+mod ctrl_c;
+
+use std::{path::PathBuf, process::ExitCode, sync::atomic::Ordering::Relaxed};
 
 use bevy_ecs::prelude::Component;
 use clap::Parser;
 use gleaner::{prelude::*, run::RunFile};
 
 fn main() -> ExitCode {
-    let arguments = Arguments::parse();
-    // A batch is collected to its end first; a second Ctrl-C does not wait for it.
-    let stop = || {
-        if STOP.swap(true, Relaxed) {
-            std::process::exit(130);
-        }
-        eprintln!("stopping after this batch");
-    };
-    if let Err(error) = ctrlc::set_handler(stop) {
-        eprintln!("Ctrl-C will end the run at once: {error}");
-    }
-    match run(&arguments) {
-        Ok(_) => ExitCode::SUCCESS,
+    match run(&Arguments::parse()) {
+        Ok(()) => ExitCode::SUCCESS,
         Err(error) => {
             eprintln!("error: {error}");
             ExitCode::FAILURE
@@ -33,7 +21,8 @@ fn main() -> ExitCode {
     }
 }
 
-fn run(arguments: &Arguments) -> Result<Stats, Error> {
+fn run(arguments: &Arguments) -> Result<(), Box<dyn std::error::Error>> {
+    let stop = ctrl_c::flag()?;
     let mut registry = Registry::builtin();
     registry.add::<Drift>("drift");
 
@@ -56,16 +45,14 @@ fn run(arguments: &Arguments) -> Result<Stats, Error> {
             batch.index(),
             batch.layout()
         );
-        if STOP.load(Relaxed) {
+        if stop.load(Relaxed) {
             println!("stopped by Ctrl-C");
             collector.shutdown();
         }
     }
     println!("{:#?}", collector.stats());
-    Ok(collector.stats())
+    Ok(())
 }
-
-static STOP: AtomicBool = AtomicBool::new(false);
 
 /// Collects what a RON file describes.
 #[derive(Parser)]

@@ -3,6 +3,11 @@
 //!
 //! `cargo run --release --example host_world`
 
+#[path = "learner/ctrl_c.rs"]
+mod ctrl_c;
+
+use std::sync::atomic::{AtomicBool, Ordering::Relaxed};
+
 use bevy_app::{App, PostUpdate, Update};
 use bevy_ecs::prelude::*;
 use gleaner::{
@@ -11,14 +16,14 @@ use gleaner::{
     prelude::*,
 };
 
-fn main() -> Result<(), Error> {
-    let frames = run(400)?;
+fn main() -> Result<(), Box<dyn std::error::Error>> {
+    let frames = run(400, &*ctrl_c::flag()?)?;
     println!("{frames} frames collected");
     Ok(())
 }
 
-/// Runs the app for `updates` updates and returns the frames of all batches.
-fn run(updates: usize) -> Result<usize, Error> {
+/// Runs the app for `updates` updates, or until it is to stop, and returns the frames of all batches.
+fn run(updates: usize, stop: &AtomicBool) -> Result<usize, Error> {
     let policy = Policy::network(NetworkSpec::default()).backend(Backend::Cpu);
     let config = HostConfig { ticks_per_batch: 50, max_frames_per_traj: Some(120), ..HostConfig::default() };
     let mut app = App::new();
@@ -44,6 +49,10 @@ fn run(updates: usize) -> Result<usize, Error> {
         while let Some(batch) = batches.pop() {
             frames += batch.frames();
             println!("batch {}: {} frames of {} rows", batch.index(), batch.frames(), batch.rows().len());
+        }
+        if stop.load(Relaxed) {
+            println!("stopped by Ctrl-C");
+            break;
         }
     }
     println!("{:?}", app.world().resource::<Batches<Fly>>().stats());

@@ -20,7 +20,7 @@ use gleaner::{
     prelude::*,
     replay::{Capacity, Replay, ReplayConfig, Sample, Sampler, sampler::WithoutReplacement},
 };
-use learner::{Adam, Mlp, Result, evaluate, matrix, stop_on_ctrl_c};
+use learner::{Adam, Mlp, Result, ctrl_c, evaluate, matrix};
 
 fn main() -> ExitCode {
     learner::exit_code(Args::parse().run())
@@ -57,7 +57,7 @@ const NAMES: [&str; 3] = ["actor.0", "actor.2", "action"];
 impl Args {
     fn run(&self) -> Result<()> {
         // Ctrl-C reaches all processes: the running phase keeps what it has, and no other one begins.
-        let stop = stop_on_ctrl_c()?;
+        let stop = ctrl_c::flag()?;
         match self.phase {
             Some(Phase::Collect) => self.collect(&stop),
             Some(Phase::Train) => self.train(&stop),

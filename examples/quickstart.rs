@@ -2,9 +2,15 @@
 //!
 //! `cargo run --release --example quickstart`
 
+#[path = "learner/ctrl_c.rs"]
+mod ctrl_c;
+
+use std::sync::atomic::Ordering::Relaxed;
+
 use gleaner::prelude::*;
 
-fn main() -> Result<(), Error> {
+fn main() -> Result<(), Box<dyn std::error::Error>> {
+    let stop = ctrl_c::flag()?;
     let mut collector =
         Collector::<CartPole>::builder().rows(64).frames_per_batch(64 * 32).total_frames(20_000).seed(1).build()?;
 
@@ -18,6 +24,9 @@ fn main() -> Result<(), Error> {
             batch.trajectories().len(),
             longest.unwrap_or(0),
         );
+        if stop.load(Relaxed) {
+            break;
+        }
     }
 
     println!("{:#?}", collector.stats());

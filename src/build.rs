@@ -108,6 +108,8 @@ pub(crate) fn build_rows<T: Task>(parts: Build<T>, share: Share) -> Result<Colle
         rows: config.rows as u64,
         agents: agents as u64,
         backend: backend.clone(),
+        writes: replay.is_some(),
+        pool: config.async_batched.is_some(),
     });
     if let Some(options) = config.async_batched {
         let (total_frames, random_frames) = (config.total_frames, config.init_random_frames);
@@ -317,15 +319,15 @@ fn open<T: Task>(
     policies.into_iter().enumerate().map(open).collect()
 }
 
-/// What the policies run on, each backend once.
-fn backend<T: Task>(actors: &[(Actor<T>, Option<WeightsHandle>)]) -> String {
+/// What the networks run on, each backend once.
+fn backend<T: Task>(actors: &[(Actor<T>, Option<WeightsHandle>)]) -> Option<String> {
     let mut names: Vec<_> = Vec::new();
-    for (actor, _) in actors {
-        if !names.contains(&actor.backend()) {
-            names.push(actor.backend());
+    for name in actors.iter().filter_map(|(actor, _)| actor.backend()) {
+        if !names.contains(&name) {
+            names.push(name);
         }
     }
-    names.join(", ")
+    (!names.is_empty()).then(|| names.join(", "))
 }
 
 /// How stages are spread over threads, and whether any is.

@@ -268,7 +268,7 @@ impl<T: Task> fmt::Debug for Running<T> {
         f.debug_struct("Running")
             .field("is_running", &self.is_running())
             .field("frames", &stats.frames)
-            .field("written_frames", &stats.written_frames)
+            .field("written_frames", &stats.written_frames.unwrap_or(0))
             .finish_non_exhaustive()
     }
 }

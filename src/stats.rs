@@ -91,31 +91,34 @@ pub struct Stats {
     pub completed_trajectories: u64,
     /// Batches delivered; with a replay buffer, writes to it.
     pub batches: u64,
-    /// Frames that a replay buffer got of this collector, after post-processing.
-    #[serde(default)]
-    pub written_frames: u64,
-    /// Episodes whose end a replay buffer got of this collector.
-    #[serde(default)]
-    pub written_trajectories: u64,
-    /// Pieces of running episodes that were written before their end, because of `max_open_frames`.
-    #[serde(default)]
-    pub early_pieces: u64,
-    /// Gauge: frames of running episodes that are held until their end, when whole trajectories are written.
-    #[serde(default)]
-    pub open_frames: u64,
-    /// Threads that were stuck in user code and left to themselves; async-batched collection only.
-    #[serde(default)]
-    pub abandoned: u64,
+    /// Frames that the replay buffer got of this collector, after post-processing; absent without a buffer.
+    #[serde(skip_serializing_if = "Option::is_none", default)]
+    pub written_frames: Option<u64>,
+    /// Episodes whose end the replay buffer got of this collector; absent without a buffer.
+    #[serde(skip_serializing_if = "Option::is_none", default)]
+    pub written_trajectories: Option<u64>,
+    /// Pieces of running episodes that were written before their end, because of `max_open_frames`; absent without a
+    /// buffer.
+    #[serde(skip_serializing_if = "Option::is_none", default)]
+    pub early_pieces: Option<u64>,
+    /// Gauge: frames of running episodes that are held until their end, when whole trajectories are written; absent
+    /// without a buffer.
+    #[serde(skip_serializing_if = "Option::is_none", default)]
+    pub open_frames: Option<u64>,
+    /// Threads that were stuck in user code and left to themselves; absent unless collection is async-batched.
+    #[serde(skip_serializing_if = "Option::is_none", default)]
+    pub abandoned: Option<u64>,
     /// What such threads came back with, which was dropped. The frames were counted as discarded when their deadline was
-    /// over.
-    #[serde(default)]
-    pub late_frames: u64,
+    /// over. Absent unless collection is async-batched.
+    #[serde(skip_serializing_if = "Option::is_none", default)]
+    pub late_frames: Option<u64>,
     /// Environments that were built anew after a fault.
     #[serde(default)]
     pub row_restarts: u64,
     /// Times that the policy acted for rows of a pool that were ready: `stepped_frames` over this is how many act together.
-    #[serde(default)]
-    pub dispatches: u64,
+    /// Absent unless collection is async-batched.
+    #[serde(skip_serializing_if = "Option::is_none", default)]
+    pub dispatches: Option<u64>,
     /// Frames that one batch asks for: whole ticks. In trajectory mode, frames of one rollout.
     pub requested_frames_per_batch: u64,
     /// The budget; absent if endless.
@@ -123,20 +126,23 @@ pub struct Stats {
     pub total_frames: Option<u64>,
     /// Whether the budget is used up.
     pub completed: bool,
-    /// Version of the adopted weights; of several policies the first one's.
-    pub policy_version: u64,
-    /// Versions of the adopted weights, by policy.
+    /// Version of the adopted weights, of several policies the first one's; absent without a network.
+    #[serde(skip_serializing_if = "Option::is_none", default)]
+    pub policy_version: Option<u64>,
+    /// Versions of the adopted weights, by policy; empty and absent without a network.
+    #[serde(skip_serializing_if = "Vec::is_empty", default)]
     pub policy_versions: Vec<u64>,
-    /// What the policies run on.
-    pub backend: String,
+    /// What the networks run on; absent without one.
+    #[serde(skip_serializing_if = "Option::is_none", default)]
+    pub backend: Option<String>,
     /// Means over the last finished episodes; with workers, over those of each.
     pub episodes: EpisodeStats,
-    /// Workers; 0 inline.
-    #[serde(default)]
-    pub workers: u32,
-    /// Gauge: workers whose threads run.
-    #[serde(default)]
-    pub workers_alive: u32,
+    /// Workers; absent inline.
+    #[serde(skip_serializing_if = "Option::is_none", default)]
+    pub workers: Option<u32>,
+    /// Gauge: workers whose threads run; absent inline.
+    #[serde(skip_serializing_if = "Option::is_none", default)]
+    pub workers_alive: Option<u32>,
 }
 
 /// Counters that a checkpoint holds: what is cumulative.

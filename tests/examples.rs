@@ -7,8 +7,9 @@ mod learner;
 
 use std::{
     ffi::OsStr,
+    io::{BufRead, BufReader, Read},
     path::PathBuf,
-    process::{Command, Output, Stdio},
+    process::{Child, Command, Output, Stdio},
     time::{Duration, Instant},
 };
 
@@ -217,6 +218,38 @@ fn help_names_every_option() {
     }
 }
 
+#[cfg(unix)]
+fn interrupt(program: &Child) {
+    assert!(Command::new("kill").args(["-s", "INT", &program.id().to_string()]).status().unwrap().success());
+}
+
+#[test]
+#[cfg(unix)]
+fn ctrl_c_ends_what_does_not_train_in_order() {
+    let endless = Folder::new("endless");
+    std::fs::create_dir_all(&endless.0).unwrap();
+    let file = endless.0.join("run.ron");
+    std::fs::write(&file, r#"(env: "cart_pole", collector: (rows: 8, frames_per_batch: 64))"#).unwrap();
+    let any = [
+        ("quickstart", None, "completed: "),
+        ("custom_env", None, "completed: "),
+        ("host_world", None, " frames collected"),
+        ("from_pytorch", None, "evaluation mean return: "),
+        ("from_ron", Some(file), "stopped by Ctrl-C"),
+    ];
+    for (name, argument, last) in any {
+        let mut program = example(name).args(argument).stdout(Stdio::piped()).spawn().unwrap();
+        let mut printed = String::new();
+        let mut output = BufReader::new(program.stdout.take().unwrap());
+        output.read_line(&mut printed).unwrap();
+        interrupt(&program);
+        output.read_to_string(&mut printed).unwrap();
+        // Quick ones may have ended before; without a handler the signal is how they end.
+        let status = program.wait().unwrap();
+        assert!(status.success() && printed.contains(last), "{name}: {status}\n{printed}");
+    }
+}
+
 #[test]
 #[cfg(unix)]
 fn a_stopped_training_keeps_what_there_is() {
@@ -230,7 +263,7 @@ fn a_stopped_training_keeps_what_there_is() {
         assert!(Instant::now() < deadline, "the training did not begin");
         std::thread::sleep(Duration::from_millis(10));
     }
-    assert!(Command::new("kill").args(["-s", "INT", &training.id().to_string()]).status().unwrap().success());
+    interrupt(&training);
     let output = training.wait_with_output().unwrap();
     let printed = String::from_utf8(output.stdout).unwrap();
     assert!(output.status.success() && printed.contains("stopped by Ctrl-C"), "{printed}");

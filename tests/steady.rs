@@ -93,7 +93,7 @@ fn a_thousand_steady_ticks_allocate_nothing() {
             let stepped = stats.stepped_frames - begin.stepped_frames;
             assert!(stepped >= 1_000 * ROWS as u64, "{batches} batches are too few");
             assert!(stats.completed_trajectories > begin.completed_trajectories + 100, "hardly an episode ended");
-            assert_eq!(stats.early_pieces > 0, trajectories && replay);
+            assert_eq!(stats.early_pieces > Some(0), trajectories && replay);
             let rollouts = stepped / (ROWS as u64 * TICKS);
             let allowed = if threads == 1 { 0 } else { rollouts.div_ceil(63) };
             allocations.saturating_sub(allowed)

@@ -91,8 +91,8 @@ pub fn with_a_publisher(runner: &mut Runner, spec: &NetworkSpec, rows: usize, bo
     })?;
     repetitions.sort_by(|a, b| (a.0 / a.1).total_cmp(&(b.0 / b.1)));
     let (with, without) = repetitions[repetitions.len() / 2];
-    let note =
-        format!("({:.0} against {:.0} us, {} versions)", 1e6 * with, 1e6 * without, collector.stats().policy_version);
+    let versions = collector.stats().policy_version.unwrap_or(0);
+    let note = format!("({:.0} against {:.0} us, {versions} versions)", 1e6 * with, 1e6 * without);
     let name = format!(
         "{:.2} MB 100 times a second: p{} of ticks",
         1e-6 * bytes(&own) as f64,

@@ -1,12 +1,6 @@
-//! Options and signals.
+//! Options and how a program ends.
 
-use std::{
-    process::ExitCode,
-    sync::{
-        Arc,
-        atomic::{AtomicBool, Ordering},
-    },
-};
+use std::process::ExitCode;
 
 use clap::builder::{PossibleValuesParser, RangedU64ValueParser, TypedValueParser};
 use gleaner::prelude::*;
@@ -28,18 +22,6 @@ where
     N: TryFrom<u64, Error: std::error::Error + Send + Sync + 'static> + Clone + Send + Sync,
 {
     RangedU64ValueParser::new().range(1..)
-}
-
-/// A flag that the first Ctrl-C raises; the second one ends the program at once.
-pub fn stop_on_ctrl_c() -> Result<Arc<AtomicBool>> {
-    let stop = Arc::new(AtomicBool::new(false));
-    let raised = stop.clone();
-    ctrlc::set_handler(move || {
-        if raised.swap(true, Ordering::Relaxed) {
-            std::process::exit(130);
-        }
-    })?;
-    Ok(stop)
 }
 
 /// Shows the error, if any, as its author wrote it.

@@ -7,6 +7,7 @@
 mod chart;
 mod command_line;
 mod convolution;
+pub mod ctrl_c;
 mod dqn;
 mod evaluate;
 mod frames;
@@ -26,7 +27,7 @@ mod tests;
 mod train;
 
 pub use chart::Curve;
-pub use command_line::{exit_code, stop_on_ctrl_c};
+pub use command_line::exit_code;
 pub use dqn::{Dqn, DqnConfig};
 pub use evaluate::evaluate;
 pub use frames::matrix;

@@ -7,7 +7,8 @@ use gleaner::{env::RowStepper, prelude::*};
 
 use super::{
     Result,
-    command_line::{backend, exit_code, positive, stop_on_ctrl_c},
+    command_line::{backend, exit_code, positive},
+    ctrl_c,
 };
 
 /// What every training example can be told.
@@ -60,7 +61,7 @@ pub fn main<V>(
     keep_candle_on_one_thread();
     let command = Options::command().about(about).mut_arg("out", |arg| arg.required(false).default_value(out));
     let options = Options::from_arg_matches(&command.get_matches()).unwrap_or_else(|error| error.exit());
-    exit_code(stop_on_ctrl_c().and_then(|stop| run(&options, &stop)))
+    exit_code(ctrl_c::flag().map_err(Into::into).and_then(|stop| run(&options, &stop)))
 }
 
 /// candle spreads elementwise operations from 65,536 elements on over threads that spin for each other: on two cores,

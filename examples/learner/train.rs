@@ -67,7 +67,8 @@ impl Experiment {
         let mut ppo = Ppo::new::<E>(self.network.clone(), &published.latest().1, self.ppo.clone(), options.seed)?;
         let mut curve = Curve::new(self.title, self.episodes);
         let progress = Progress::new(total);
-        progress.print(&format!("the policy runs on {}", monitor.stats().backend));
+        let backend = monitor.stats().backend.ok_or("the policy is no network")?;
+        progress.print(&format!("the policy runs on {backend}"));
         let (mut next_trial, mut good_trials) = (self.trial_every, 0);
 
         for batch in &mut collector {

@@ -205,7 +205,7 @@ impl<T: Task> Parts<T> {
         let policies = self.policies.share(0..config.rows).by_number();
         let columns = build::columns(&mut world, &config, &policies, &build::plans(&policies)?, &self.extras)?;
         let specs: Arc<[ColumnSpec]> = columns.specs.clone().into();
-        let monitor = self.monitor(children);
+        let monitor = self.monitor(children, replay.is_some());
         let rollout = Rollout::new(columns, config.reward, monitor.clone(), TrajectoryPool::new(false));
         world.insert_resource(RolloutSlot::<T>(Some(Box::new(rollout))));
         if self.joins() {
@@ -236,7 +236,7 @@ impl<T: Task> Parts<T> {
         Ok(Collector::new(drive, config, stepper, hooks, seats, 1, entities))
     }
 
-    fn monitor(&self, children: &[Child<T>]) -> Monitor {
+    fn monitor(&self, children: &[Child<T>], writes: bool) -> Monitor {
         let frames = match self.config.is_sync() {
             true => self.config.effective_frames_per_batch(),
             false => children.iter().map(|child| child.collector.frames_per_batch()).max().unwrap_or(0),
@@ -247,6 +247,8 @@ impl<T: Task> Parts<T> {
             rows: self.config.rows as u64,
             agents: 1,
             backend: children[0].collector.stats().backend,
+            writes,
+            pool: false,
         })
     }
 

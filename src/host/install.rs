@@ -174,7 +174,8 @@ impl<T: Task> HostBuilder<T> {
         let writer =
             |replay| ReplayWriter::new(replay, config.worker.unwrap_or(0), &columns.specs, config.whole_episodes());
         let replay = replay.as_ref().map(writer).transpose()?;
-        let fixed = Fixed { backend: actor.backend().into(), ..Fixed::default() };
+        let backend = actor.backend().map(String::from);
+        let fixed = Fixed { backend, writes: replay.is_some(), ..Fixed::default() };
         let monitor = Monitor::new(fixed);
         let evaluator = actor.evaluator();
         let batches = Batches {

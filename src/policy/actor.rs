@@ -233,11 +233,11 @@ impl<T: Task> Actor<T> {
         }
     }
 
-    /// What the policy runs on, in words.
-    pub(crate) fn backend(&self) -> &str {
+    /// What the network runs on, in words.
+    pub(crate) fn backend(&self) -> Option<&str> {
         match &self.kind {
-            ActorKind::Network(network) => &network.backend,
-            _ => "none",
+            ActorKind::Network(network) => Some(&network.backend),
+            _ => None,
         }
     }
 

@@ -66,7 +66,7 @@ impl Head {
             joins: collector.joins() && !collector.joined_in_front,
             seed: collector.config.seed,
             policies: actors.iter().map(policy).collect(),
-            backend: collector.stats().backend,
+            backend: collector.stats().backend.unwrap_or_else(|| "none".into()),
             options: serde_json::to_string(&options(&collector.config)).unwrap_or_default(),
         }
     }

@@ -43,10 +43,7 @@ impl Monitor {
 }
 
 fn add(prefix: &str, stats: &Stats, metrics: &mut Map<String, Value>) {
-    let Ok(Value::Object(mut fields)) = serde_json::to_value(stats) else { return };
-    if stats.workers == 0 {
-        fields.retain(|name, _| !name.starts_with("workers"));
-    }
+    let Ok(Value::Object(fields)) = serde_json::to_value(stats) else { return };
     fields.into_iter().for_each(|(name, value)| flatten(format!("{prefix}{name}"), value, metrics));
 }
 

@@ -15,12 +15,25 @@ pub(crate) struct Fixed {
     pub rows: u64,
     /// Rows of one simulation.
     pub agents: u64,
-    pub backend: String,
+    /// What the networks run on, if there is one.
+    pub backend: Option<String>,
+    /// Whether a replay buffer is written to.
+    pub writes: bool,
+    /// Whether rows wait in a pool.
+    pub pool: bool,
 }
 
 impl Default for Fixed {
     fn default() -> Self {
-        Self { requested_frames_per_batch: 0, total_frames: None, rows: 0, agents: 1, backend: String::new() }
+        Self {
+            requested_frames_per_batch: 0,
+            total_frames: None,
+            rows: 0,
+            agents: 1,
+            backend: None,
+            writes: false,
+            pool: false,
+        }
     }
 }
 
@@ -128,9 +141,10 @@ impl Monitor {
         let own = self.ledger().clone();
         let watched = self.watched();
         let stats = Self::stats_of(&watched, &own, &self.fixed);
-        let workers = watched.chunk_by(|a, b| a.worker == b.worker).count() as u32;
-        let alive = watched.iter().filter(|worker| worker.thread.strong_count() > 0).count() as u32;
-        Stats { workers, workers_alive: alive, ..stats }
+        let some = |count: usize| (!watched.is_empty()).then_some(count as u32);
+        let workers = some(watched.chunk_by(|a, b| a.worker == b.worker).count());
+        let workers_alive = some(watched.iter().filter(|worker| worker.thread.strong_count() > 0).count());
+        Stats { workers, workers_alive, ..stats }
     }
 
     fn stats_of(watched: &[Watched], own: &Ledger, fixed: &Fixed) -> Stats {
@@ -145,6 +159,9 @@ impl Monitor {
         }
         let running_return = if rows > 0.0 { Some((returns / rows) as f32) } else { ledger.running_return };
         let counters = ledger.counters;
+        let of_writes = |count| fixed.writes.then_some(count);
+        let of_pool = |count| fixed.pool.then_some(count);
+        let policy_version = fixed.backend.as_ref().map(|_| ledger.versions.first().copied().unwrap_or(0));
         Stats {
             frames: counters.frames,
             stepped_frames: counters.stepped_frames,
@@ -156,23 +173,23 @@ impl Monitor {
             trajectory_pending_frames: ledger.pending,
             completed_trajectories: counters.completed_trajectories,
             batches: counters.batches,
-            written_frames: counters.written_frames,
-            written_trajectories: counters.written_trajectories,
-            early_pieces: counters.early_pieces,
-            open_frames: ledger.open,
-            abandoned: ledger.abandoned,
-            late_frames: ledger.late_frames,
+            written_frames: of_writes(counters.written_frames),
+            written_trajectories: of_writes(counters.written_trajectories),
+            early_pieces: of_writes(counters.early_pieces),
+            open_frames: of_writes(ledger.open),
+            abandoned: of_pool(ledger.abandoned),
+            late_frames: of_pool(ledger.late_frames),
             row_restarts: ledger.row_restarts,
-            dispatches: ledger.dispatches,
+            dispatches: of_pool(ledger.dispatches),
             requested_frames_per_batch: fixed.requested_frames_per_batch,
             total_frames: fixed.total_frames,
             completed: fixed.total_frames.is_some_and(|total| counters.stepped_frames >= total),
-            policy_version: ledger.versions.first().copied().unwrap_or(0),
-            policy_versions: ledger.versions.clone(),
+            policy_version,
+            policy_versions: if policy_version.is_some() { ledger.versions.clone() } else { Vec::new() },
             backend: fixed.backend.clone(),
             episodes: ledger.episodes(running_return),
-            workers: 0,
-            workers_alive: 0,
+            workers: None,
+            workers_alive: None,
         }
     }
 }

@@ -53,7 +53,7 @@ fn e4_weights_published_between_batches_act_in_the_next_ones_first_frame() {
         let batch = collector.next().unwrap().unwrap();
         assert!(batch.versions().iter().all(|v| *v == version));
         assert!(batch.actions().iter().all(|action| *action == version as f32));
-        assert_eq!(collector.stats().policy_version, version);
+        assert_eq!(collector.stats().policy_version, Some(version));
         // The same numbers again are another version.
         let published = weights.publish(stamped_weights(version + 1)).unwrap();
         assert_eq!(published, version + 1);

@@ -57,7 +57,7 @@ fn ck01_weights_statistics_counters_and_ids_are_in_it() {
     let weights = second.weights().unwrap();
     second.load_from(&mut &saved(&first)[..]).unwrap();
     assert_eq!(weights.latest(), first.weights().unwrap().latest());
-    assert_eq!((weights.version(), second.stats().policy_version), (3, 2));
+    assert_eq!((weights.version(), second.stats().policy_version), (3, Some(2)));
     assert_eq!(second.normalization(), first.normalization());
     assert_eq!(second.normalization().unwrap().count, 60);
     assert_eq!(second.stats(), first.stats());

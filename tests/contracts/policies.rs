@@ -53,7 +53,7 @@ fn each_row_acts_under_the_version_of_its_policy() {
         handles.iter().for_each(|handle| handle.wait_adopted(handle.version(), Duration::from_secs(5)).unwrap());
         let versions = handles.each_ref().map(WeightsHandle::version);
         assert_eq!(collector.stats().policy_versions, versions);
-        assert_eq!(collector.stats().policy_version, versions[0]);
+        assert_eq!(collector.stats().policy_version, Some(versions[0]));
         seen.push(versions);
     }
     assert_eq!(seen, [[0, 0], [1, 0], [2, 1], [2, 2], [3, 2]]);

@@ -247,7 +247,7 @@ fn policies_of_two_backends_share_a_tick() {
     };
     assert_eq!(rows(&on_both), rows(&on_cpu), "the rows of the policy on the CPU");
     let adapter = Gpu::shared().expect("an adapter").adapter().to_string();
-    assert_eq!(mixed.stats().backend, format!("{adapter}, cpu"));
+    assert_eq!(mixed.stats().backend, Some(format!("{adapter}, cpu")));
 }
 
 fn each_field_of_an_action_has_a_head() {
@@ -267,7 +267,7 @@ fn each_field_of_an_action_has_a_head() {
 fn the_backend_is_in_the_stats() {
     let collector = Collector::<CartPole>::builder().policy(policy(Backend::Gpu)).build().expect("builds");
     let adapter = Gpu::shared().expect("an adapter").adapter().to_string();
-    assert_eq!(collector.stats().backend, adapter);
+    assert_eq!(collector.stats().backend, Some(adapter));
 }
 
 /// Weights as halves, by a line of a run file.
@@ -333,7 +333,7 @@ fn each_policy_has_a_device_of_its_own() {
         let mut collector =
             Collector::<CartPole>::builder().rows(4).frames_per_batch(40).policy(policy).build().expect("builds");
         collector.next().expect("endless").expect("no fault");
-        assert_eq!(collector.stats().backend, device.adapter().to_string());
+        assert_eq!(collector.stats().backend, Some(device.adapter().to_string()));
         for (other, before) in devices.iter().zip(before) {
             assert_eq!(other.stats().dispatches > before, Arc::ptr_eq(other, device));
         }

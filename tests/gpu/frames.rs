@@ -123,7 +123,7 @@ fn frames<E: Env + Default>(spec: &NetworkSpec, backend: Backend, way: Way, tota
             assert!(frames.insert(key, frame).is_none(), "no two frames see the same");
         }
     }
-    assert_eq!(collector.stats().backend == "cpu", backend == Backend::Cpu);
+    assert_eq!(collector.stats().backend.as_deref() == Some("cpu"), backend == Backend::Cpu);
     frames
 }
 

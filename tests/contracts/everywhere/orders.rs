@@ -97,7 +97,7 @@ fn o12_orders_to_a_running_collector_cost_no_frame() {
         let mut collector = running.shutdown(SOON).unwrap();
         collector.shutdown();
         let stats = collector.stats();
-        assert_eq!((stats.written_frames, stats.in_flight_frames), (replay.write_count(), 0), "{stepping:?}");
+        assert_eq!((stats.written_frames, stats.in_flight_frames), (Some(replay.write_count()), 0), "{stepping:?}");
         assert_eq!(stats.frames + stats.discarded.total(), stats.stepped_frames, "{stepping:?}: {stats:?}");
         check_written(&replay);
     }

@@ -97,7 +97,7 @@ fn e12_new_weights_act_in_the_next_episode_of_each_row() {
             }
             weights.publish(stamped_weights(number + 1)).unwrap();
         }
-        assert_eq!(collector.stats().policy_version, 39);
+        assert_eq!(collector.stats().policy_version, Some(39));
     }
 }
 

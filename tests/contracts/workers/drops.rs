@@ -64,7 +64,7 @@ fn end(mut collector: Collector<Faulty>) {
     assert!(collector.shutdown_within(MINUTE).is_empty());
     let stats = collector.stats();
     balance(&stats).unwrap();
-    assert_eq!((stats.workers_alive, stats.in_flight_frames), (0, 0));
+    assert_eq!((stats.workers_alive, stats.in_flight_frames), (Some(0), 0));
 }
 
 #[test]
