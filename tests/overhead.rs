@@ -1,5 +1,5 @@
-//! The engine costs little where environments do little. The figures that count are the bench's (`one-row`, `light`,
-//! `spread`); these bounds hold for unoptimised builds on busy machines too.
+//! The engine costs little where environments do little. These bounds are for the tests' build, which is hardly optimised;
+//! those of optimised builds are the bench's (`one-row`, `light`, `spread`).
 
 use std::{
     collections::HashSet,
@@ -63,19 +63,19 @@ fn settled(bound: f64, mut turn: impl FnMut() -> f64) -> f64 {
 #[test]
 fn r1_a_step_of_an_empty_environment_is_cheap() {
     let _alone = alone();
-    // Microseconds a tick; a loop in Python takes about 5 for one row.
+    // Microseconds a step: of one row about what a loop in Python takes, optimised builds stay below 1.
     // Few ticks, so that now and then nothing comes between.
-    for (rows, ticks, bound) in [(1, 128, 25.0), (8, 64, 30.0), (64, 16, 60.0)] {
+    for (rows, ticks, bound) in [(1, 128, 6.0), (8, 64, 1.0), (64, 16, 0.5)] {
         let mut collector = Collector::<Idle>::builder().rows(rows).frames_per_batch(rows * ticks).build().unwrap();
         let mut least = f64::INFINITY;
-        let tick = settled(bound, || {
+        let step = settled(bound, || {
             let start = Instant::now();
             drop(collector.next().expect("endless").expect("no fault"));
-            least = least.min(start.elapsed().as_secs_f64() / ticks as f64 * 1e6);
+            least = least.min(start.elapsed().as_secs_f64() / (rows * ticks) as f64 * 1e6);
             least
         });
-        println!("{rows} rows: {:.3} us of engine time a step", tick / rows as f64);
-        assert!(tick <= bound, "{rows} rows: a tick takes {tick:.1} us; legal: {bound}");
+        println!("{rows} rows: {step:.3} us of engine time a step; legal: {bound}");
+        assert!(step <= bound, "{rows} rows: a step takes {step:.3} us; legal: {bound}");
     }
 }
 

@@ -1,5 +1,6 @@
 //! What holds whoever steps the rows: one thread, several, workers in step or on their own, or a pool.
 
+mod counters;
 mod drops;
 mod failures;
 mod order_of_calls;
