@@ -103,7 +103,7 @@ pub(crate) fn build_rows<T: Task>(parts: Build<T>, share: Share) -> Result<Colle
     let actors = open(policies, &config, &share)?;
     let backend = backend(&actors);
     let monitor = Monitor::new(Fixed {
-        requested_frames_per_batch: effective as u64,
+        requested_frames_per_batch: Some(effective as u64),
         total_frames: config.total_frames,
         rows: config.rows as u64,
         agents: agents as u64,

@@ -156,7 +156,7 @@ impl<T: Task> Collector<T> {
     /// Frames of a full batch: what was asked for, rounded up to whole ticks. With workers that deliver on their own: of
     /// the largest batch.
     pub fn frames_per_batch(&self) -> usize {
-        self.drive.monitor.stats().requested_frames_per_batch as usize
+        self.drive.monitor.stats().requested_frames_per_batch.unwrap_or(0) as usize
     }
 
     /// Number of the worker that this collector is; none inline. See [`CollectorConfig::worker`].

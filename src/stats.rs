@@ -119,8 +119,10 @@ pub struct Stats {
     /// Absent unless collection is async-batched.
     #[serde(skip_serializing_if = "Option::is_none", default)]
     pub dispatches: Option<u64>,
-    /// Frames that one batch asks for: whole ticks. In trajectory mode, frames of one rollout.
-    pub requested_frames_per_batch: u64,
+    /// Frames that one batch asks for: whole ticks. In trajectory mode, frames of one rollout. Absent in a host's world, whose
+    /// rows come and go.
+    #[serde(skip_serializing_if = "Option::is_none", default)]
+    pub requested_frames_per_batch: Option<u64>,
     /// The budget; absent if endless.
     #[serde(skip_serializing_if = "Option::is_none", default)]
     pub total_frames: Option<u64>,

@@ -242,7 +242,7 @@ impl<T: Task> Parts<T> {
             false => children.iter().map(|child| child.collector.frames_per_batch()).max().unwrap_or(0),
         };
         Monitor::new(Fixed {
-            requested_frames_per_batch: frames as u64,
+            requested_frames_per_batch: Some(frames as u64),
             total_frames: self.config.total_frames,
             rows: self.config.rows as u64,
             agents: 1,

@@ -9,7 +9,7 @@ use super::{Ledger, Stats};
 /// What of [`Stats`] does not change while a collector lives.
 #[derive(Clone, Debug)]
 pub(crate) struct Fixed {
-    pub requested_frames_per_batch: u64,
+    pub requested_frames_per_batch: Option<u64>,
     pub total_frames: Option<u64>,
     /// Rows.
     pub rows: u64,
@@ -26,7 +26,7 @@ pub(crate) struct Fixed {
 impl Default for Fixed {
     fn default() -> Self {
         Self {
-            requested_frames_per_batch: 0,
+            requested_frames_per_batch: None,
             total_frames: None,
             rows: 0,
             agents: 1,

@@ -51,7 +51,7 @@ fn b1_batches_are_whole_ticks_and_the_last_one_is_smaller() {
         let sizes = collector.by_ref().map(|batch| batch.unwrap().frames()).collect();
         let stats = collector.stats();
         assert_eq!((stats.frames, stats.stepped_frames, stats.batches, stats.completed), (290, 290, 2, true));
-        assert_eq!(stats.requested_frames_per_batch, 150);
+        assert_eq!(stats.requested_frames_per_batch, Some(150));
         sizes
     });
     assert_eq!(sizes, [150, 140]);
