@@ -109,14 +109,15 @@ pub(crate) fn fetch_bytes(from: *const u8, bytes: usize) {
     use std::arch::x86_64::{_MM_HINT_T0, _mm_prefetch};
 
     const LINE: usize = 64;
-    let end = from.wrapping_add(bytes);
-    // From the beginning of the first line on, so that the last one is among them.
-    let mut line = from.wrapping_sub(from.addr() % LINE);
-    while line < end {
-        // SAFETY: SSE is part of x86-64, and a prefetch reads and writes nothing, whatever the address.
-        unsafe { _mm_prefetch::<_MM_HINT_T0>(line.cast()) };
-        line = line.wrapping_add(LINE);
+    // The last byte's line by itself: how many are asked for does not depend on the place, which no processor could guess.
+    // SAFETY: SSE is part of x86-64, and a prefetch reads and writes nothing, whatever the address.
+    let ask = |byte| unsafe { _mm_prefetch::<_MM_HINT_T0>(from.wrapping_add(byte).cast()) };
+    let mut byte = 0;
+    while byte < bytes {
+        ask(byte);
+        byte += LINE;
     }
+    ask(bytes.wrapping_sub(1));
 }
 
 #[cfg(not(all(target_arch = "x86_64", not(miri))))]
