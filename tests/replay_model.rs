@@ -61,7 +61,7 @@ impl Ring {
     /// Writes a block as `Replay::extend` does; returns the frames' numbers.
     fn write(&self, frames: u64, deadline: Duration) -> Result<Range<u64>, TimedOut> {
         let _turn = self.writer.lock();
-        let state = self.turns.reserve(frames, 0, |_| false, deadline)?;
+        let state = self.turns.reserve(frames, 0, |_| false, |_| (), deadline)?;
         let head = state.window.head;
         drop(state);
         // What the block itself overwrites is not written.
@@ -79,7 +79,8 @@ impl Ring {
         let head = self.turns.lock().window.head;
         let bound = ((head + 1) * ELEMENTS).saturating_sub(ROOM);
         let lost = |frame| waiting && frame * ELEMENTS < bound;
-        drop(self.turns.reserve(1, 0, lost, EVER).expect("readers end"));
+        let keep = (head + 1).saturating_sub(CAPACITY);
+        drop(self.turns.reserve(1, keep, lost, |_| (), EVER).expect("readers end"));
         for element in head * ELEMENTS..(head + 1) * ELEMENTS {
             // SAFETY: the cell ends the run if anyone else is there.
             #[expect(unsafe_code, reason = "cells that find races")]
@@ -90,7 +91,7 @@ impl Ring {
 
     /// Reads the lists of all frames.
     fn read_lists(&self) {
-        let mut state = self.turns.lock_to_read();
+        let mut state = self.turns.lock_to_read(EVER).expect("edits end");
         let Window { tail, head } = state.window;
         let _pin = self.turns.pin(&mut state, tail);
         drop(state);
@@ -103,7 +104,7 @@ impl Ring {
 
     /// Reads the frames from the newest `newest` on as a sampler does; with `advancing` as a checkpoint does.
     fn read(&self, newest: u64, advancing: bool) {
-        let mut state = self.turns.lock_to_read();
+        let mut state = self.turns.lock_to_read(EVER).expect("edits end");
         let Window { tail, head } = state.window;
         assert!(tail <= head && head - tail <= CAPACITY);
         let drawn = head.saturating_sub(newest).max(tail)..head;
@@ -141,7 +142,7 @@ impl Ring {
 
     /// When all is over: `written` frames were written, the newest are there, nobody holds any.
     fn check_end(&self, written: u64) {
-        let state = self.turns.lock_to_read();
+        let state = self.turns.lock_to_read(EVER).expect("edits end");
         assert_eq!(state.window, Window { tail: written - CAPACITY, head: written });
         assert!(!state.read_before(u64::MAX), "a pin that is left");
         (state.window.tail..state.window.head).for_each(|frame| self.check(frame));
@@ -184,6 +185,21 @@ fn a_writer_and_a_reader() {
     every_order(None, 5, [|ring| ring.read(2, false)], write_one_by_one::<3>);
 }
 
+/// Blocks that the spare slots hold never take what is there away before they show what comes.
+#[test]
+fn a_full_buffer_stays_full() {
+    let look = |ring: &Ring| {
+        assert_eq!(ring.turns.lock().window.len(), CAPACITY);
+    };
+    Builder::new().check(move || {
+        let ring = Ring::full();
+        let writer = ring.clone();
+        let writer = thread::spawn(move || write_one_by_one::<2>(&writer));
+        (0..2).for_each(|_| look(&ring));
+        writer.join().expect("a thread that ends");
+    });
+}
+
 #[test]
 fn a_checkpoint_lets_a_writer_go_on() {
     every_order(5, 5, [|ring| ring.read(2, true)], write_one_by_one::<3>);
@@ -192,7 +208,7 @@ fn a_checkpoint_lets_a_writer_go_on() {
 #[test]
 fn a_pin_that_moves_wakes_a_writer() {
     every_order(None, 4, [write_one_by_one::<2>], |ring| {
-        let mut state = ring.turns.lock_to_read();
+        let mut state = ring.turns.lock_to_read(EVER).expect("edits end");
         let oldest = state.window.tail;
         let mut pin = ring.turns.pin(&mut state, oldest);
         drop(state);
@@ -231,7 +247,19 @@ fn two_edits_and_readers_that_come_later() {
     });
 }
 
-/// A writer or an edit that gives up leaves no trace: the frames are there, readers and writers go on.
+/// Who holds frames for long, as a checkpoint does, may read others although an edit waits for it.
+#[test]
+fn a_long_pin_and_an_edit() {
+    every_order(None, 2, [|ring| _ = ring.edit(1, EVER)], |ring| {
+        let state = ring.turns.lock_to_read(EVER).expect("edits end");
+        let oldest = state.window.tail;
+        let pin = ring.turns.hold(state, oldest);
+        ring.read(2, false);
+        drop(pin);
+    });
+}
+
+/// A writer or an edit that gives up: readers and writers go on.
 #[test]
 fn waits_that_time_out() {
     every_order(4, 4, [|ring| ring.read(2, false), |ring| _ = ring.edit(1, Duration::ZERO)], |ring| {
@@ -297,7 +325,7 @@ fn a_writer_that_waits_for_slots_alone_is_found() {
 #[should_panic(expected = "Causality violation")]
 fn a_reader_without_a_pin_is_found() {
     let unpinned = |ring: &Ring| {
-        let Window { tail, head } = ring.turns.lock_to_read().window;
+        let Window { tail, head } = ring.turns.lock_to_read(EVER).expect("edits end").window;
         (tail..head).for_each(|frame| ring.check(frame));
     };
     every_order(4, 4, [unpinned], write_one_by_one::<2>);

@@ -13,6 +13,7 @@ impl<T: Task> Sample<T> {
         self.after_joints.resize(0);
         self.missing.clear();
         self.buffers.clear();
+        self.consumer_version = None;
         self.n_step.returns.clear();
         self.n_step.discounts.clear();
         self.columns.iter_mut().for_each(|column| column.resize(0));

@@ -12,8 +12,8 @@ use serde::{Deserialize, Serialize};
 
 use super::{
     claim::{Claim, Claims},
-    limiter::{Gate, Limiter, LimiterStats},
-    ring::Ring,
+    limiter::{Gate, Limiter, LimiterStats, Turn},
+    ring::{Ring, spare},
     sampler::Sampling,
     sampling::SamplerBuilder,
     write::{Writer, Written},
@@ -235,21 +235,29 @@ impl<T: Task> Replay<T> {
         self.shared.gate.as_ref()
     }
 
+    /// The limiter's leave to draw `frames`, if there is a limiter.
+    pub(super) fn begin_draw(&self, frames: usize, given_up: impl Fn() -> bool) -> Result<Option<Turn<'_>>, Error> {
+        self.gate().map(|gate| gate.begin_draw(frames, self.config().deadline, given_up)).transpose()
+    }
+
     /// How many frames a buffer of such columns holds, and how many elements of each ragged one.
     pub(super) fn sizes(&self, specs: &[ColumnSpec], ragged: &[RaggedSpec]) -> Result<(u64, u64), Error> {
         let elements = self.shared.config.ragged_elements;
         let sizes = ragged.iter().map(|spec| spec.dtype.size() as u64).sum::<u64>();
         let lists = ragged.len() as u64 * 16 + elements.map_or(ELEMENTS * sizes, |_| 0);
         let width = Ring::frame_bytes(specs) as u64 + lists;
+        // One frame, and room for another.
+        let least = 2 * width;
         let frames = match self.shared.config.capacity {
             Capacity::Frames(frames) => frames,
             Capacity::Bytes(bytes) => {
                 let left = bytes.saturating_sub(elements.unwrap_or(0).saturating_mul(sizes));
-                if left < width {
-                    let legal = format!("at least one frame's {} bytes", width + bytes - left);
+                if left < least {
+                    let legal = format!("at least {} bytes, for one frame", least + bytes - left);
                     return Err(Error::config("capacity", format!("{bytes} bytes"), legal));
                 }
-                let frames = left / width;
+                let slots = left / width;
+                let frames = slots - spare(slots);
                 let problems = self.shared.config.limiter.iter().flat_map(|limiter| limiter.problems(frames));
                 Error::all(problems.collect())?;
                 frames
@@ -279,7 +287,7 @@ impl<T: Task> Replay<T> {
 
     /// Frames that are there.
     pub fn len(&self) -> u64 {
-        self.stats().frames
+        self.ring().map_or(0, |ring| ring.lock().window.len())
     }
 
     /// Whether no frame is there.
@@ -289,7 +297,7 @@ impl<T: Task> Replay<T> {
 
     /// Frames ever written, or since the count began anew.
     pub fn write_count(&self) -> u64 {
-        self.stats().write_count
+        self.ring().map_or(0, |ring| ring.lock().write_count())
     }
 
     /// The counters now.
@@ -305,7 +313,7 @@ impl<T: Task> Replay<T> {
         let memory = ring.memory() as u64;
         let state = ring.lock();
         ReplayStats {
-            frames: state.window.head - state.window.tail,
+            frames: state.window.len(),
             trajectories: state.index.live().len() as u64,
             write_count: state.write_count(),
             capacity: ring.capacity(),

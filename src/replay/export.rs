@@ -37,7 +37,7 @@ impl<T: Task> Replay<T> {
             return arrow::write(path, format, &task_columns::<T>(), |_| Ok(()));
         };
         arrow::write(path, format, &ring.specs, |to| {
-            let (trajectories, mut pin) = self.pinned(ring);
+            let (trajectories, mut pin) = self.pinned(ring)?;
             let mut begin = 0;
             let width = trajectories.last_observations.len() / trajectories.all.len().max(1);
             for (i, (first, end)) in trajectories.all.iter().enumerate() {
@@ -51,10 +51,10 @@ impl<T: Task> Replay<T> {
         })
     }
 
-    fn pinned<'r>(&self, ring: &'r Ring) -> (Trajectories, Pin<'r>) {
+    fn pinned<'r>(&self, ring: &'r Ring) -> Result<(Trajectories, Pin<'r>), Error> {
         // A block that is being written is in the index but not in the window.
         let _none = self.writer();
-        let mut state = ring.lock_to_read();
+        let state = ring.lock_to_read(self.config().deadline)?;
         let window = state.window;
         let mut found: Vec<_> = self.stored(&state).map(|(at, stored)| (stored.first, at)).collect();
         found.sort_unstable();
@@ -66,8 +66,7 @@ impl<T: Task> Replay<T> {
             last_observations.extend_from_slice(state.index.last_observation(at));
             all.push((first, pieces.len()));
         }
-        let pin = ring.pin(&mut state, window.tail);
-        (Trajectories { all, pieces, last_observations }, pin)
+        Ok((Trajectories { all, pieces, last_observations }, ring.hold(state, window.tail)))
     }
 }
 

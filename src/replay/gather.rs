@@ -34,7 +34,7 @@ pub(super) struct Scratch {
     final_observations: Vec<u8>,
     /// Slots without a frame: where they begin, and how many.
     pads: Vec<(usize, usize)>,
-    /// By pick: the slot of its last frame.
+    /// By slice: the slot of its last frame.
     last: Vec<usize>,
     /// By slot of the sample that ends an episode within a pick: where the frame lies whose observation follows, or any if
     /// none does; and which of them those are.
@@ -127,7 +127,7 @@ impl<T: Task> Sample<T> {
             view.ring.records_at(view.state, &self.scratch.slots, &mut self.scratch.records);
         }
         self.weights.extend(picks.iter().map(|pick| pick.weight));
-        if n_step == 0 && layout.slots.is_none() && picks.iter().all(|pick| pick.len == 1) {
+        if n_step == 0 && !layout.slices && picks.iter().all(|pick| pick.len == 1) {
             self.begin_frames(view, lap, picks);
         } else {
             self.begin_slices(view, lap, picks, &layout, n_step);
@@ -154,7 +154,7 @@ impl<T: Task> Sample<T> {
             let (begin, before) = (self.frames.len(), layout.before.get(i).copied().unwrap_or(0));
             self.pad(if layout.slots.is_some() { before } else { 0 });
             let parts = joined.partition_point(|(of, _)| *of as usize == i);
-            self.begin_pick(view, lap, i, pick, &joined[..parts], (layout.stride, n_step));
+            self.begin_pick(view, lap, (i, pick, &joined[..parts]), layout, n_step);
             joined = &joined[parts..];
             let lie = (self.frames.len() - begin) as u32;
             self.pad(layout.slots.map_or(0, |slots| slots - lie));
@@ -175,10 +175,9 @@ impl<T: Task> Sample<T> {
         &mut self,
         view: &View<'_>,
         lap: Lap,
-        i: usize,
-        pick: &Pick,
-        joined: &[(u32, Pick)],
-        (stride, n_step): (u32, u32),
+        (i, pick, joined): (usize, &Pick, &[(u32, Pick)]),
+        &Layout { slices, stride, .. }: &Layout<'_>,
+        n_step: u32,
     ) {
         let mut record = self.scratch.records[i];
         let mut following = self.lay(view, lap, record, pick, stride);
@@ -188,12 +187,14 @@ impl<T: Task> Sample<T> {
             following = self.lay(view, lap, record, part, stride);
         }
         let scratch = &mut self.scratch;
-        scratch.last.push(self.frames.len() - 1);
+        if slices {
+            scratch.last.push(self.frames.len() - 1);
+        }
         let trajectory = view.trajectory(record);
         let end = trajectory.positions(view.window()).end;
         if n_step > 0 {
             let position = trajectory.position(pick.frame);
-            let steps = (end - position).min(n_step.max(pick.len));
+            let steps = (end - position).min(n_step);
             following = position + steps;
             let at = scratch.ahead_ends.last().copied().unwrap_or(0);
             trajectory.pieces(position, steps, 1, |piece| scratch.ahead.push(piece));
@@ -241,6 +242,11 @@ impl<T: Task> Sample<T> {
         self.scratch.oldest
     }
 
+    /// How many frames were drawn, without what pads them.
+    pub(super) fn drawn(&self) -> usize {
+        self.frames.len() - self.scratch.pads.iter().map(|(_, slots)| slots).sum::<usize>()
+    }
+
     /// Copies the drawn frames out of the ring.
     pub(super) fn gather(&mut self, ring: &Ring, pin: &Pin<'_>, n_step: Option<(u32, f32)>) {
         let Self { specs, columns, frames, scratch, next, after_joints, .. } = self;
@@ -277,10 +283,7 @@ impl<T: Task> Sample<T> {
 
     /// Marks the last frame of each slice whose episode goes on.
     fn mark_edges(&mut self) {
-        let Self { columns, ends, frames, scratch, .. } = self;
-        if ends.len() == frames.len() {
-            return;
-        }
+        let Self { columns, scratch, .. } = self;
         let marks: &mut [End] = columns[column::END].values_mut();
         for last in &scratch.last {
             // A terminated frame would take the mark as well, and need none.

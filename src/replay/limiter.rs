@@ -85,8 +85,16 @@ struct Counts {
     stats: LimiterStats,
     /// Frames of writers that were let in and are not done.
     coming: u64,
+    /// Frames of samplers that were let in and are not done.
+    going: u64,
     /// Frames that are there.
     size: u64,
+}
+
+impl Counts {
+    fn drawn(&self) -> u64 {
+        self.stats.samples + self.going
+    }
 }
 
 /// Where writers and samplers wait.
@@ -129,12 +137,12 @@ impl Gate {
 
     fn may_write(&self, counts: &Counts) -> bool {
         counts.size + counts.coming < self.limiter.min_size
-            || self.ahead(counts.stats.inserts + counts.coming + 1, counts.stats.samples) <= self.limiter.error_buffer
+            || self.ahead(counts.stats.inserts + counts.coming + 1, counts.drawn()) <= self.limiter.error_buffer
     }
 
     fn may_draw(&self, counts: &Counts) -> bool {
         counts.size >= self.limiter.min_size
-            && self.ahead(counts.stats.inserts, counts.stats.samples + 1) >= -self.limiter.error_buffer
+            && self.ahead(counts.stats.inserts, counts.drawn() + 1) >= -self.limiter.error_buffer
     }
 
     /// Waits until `may`, then counts.
@@ -168,18 +176,36 @@ impl Gate {
         Ok(Room { gate: self, frames })
     }
 
-    /// Waits until `frames` more may be drawn.
-    pub(super) fn begin_draw(&self, frames: usize, deadline: Duration) -> Result<Turn<'_>, Error> {
+    /// Waits until `frames` more may be drawn, or nobody will: `given_up` is looked at when the gate is [woken](Self::wake).
+    pub(super) fn begin_draw(
+        &self,
+        frames: usize,
+        deadline: Duration,
+        given_up: impl Fn() -> bool,
+    ) -> Result<Turn<'_>, Error> {
         let what = "writing the frames that the replay buffer's limiter asks for before the next draw";
-        let may = |counts: &Counts| self.may_draw(counts);
+        let may = |counts: &Counts| self.may_draw(counts) || given_up();
         let frames = frames as u64;
-        self.wait(may, |stats| &mut stats.draw_waits, (what, deadline), |counts| counts.stats.samples += frames)?;
+        self.wait(may, |stats| &mut stats.draw_waits, (what, deadline), |counts| counts.going += frames)?;
         Ok(Turn { gate: self, frames })
     }
 
-    /// The buffer and its counts were loaded.
-    pub(super) fn restore(&self, stats: LimiterStats, window: Window) {
-        *self.lock() = Counts { stats, coming: 0, size: window.head - window.tail };
+    /// The buffer and its counts were loaded; without any, what is there counts as written and drawn as often as it is to
+    /// be.
+    pub(super) fn restore(&self, stats: Option<LimiterStats>, window: Window) {
+        let size = window.head - window.tail;
+        let samples = self.ahead(size, 0).max(0.0) as u64;
+        let stats = stats.unwrap_or(LimiterStats { inserts: size, samples, ..LimiterStats::default() });
+        let mut counts = self.lock();
+        // Those who wait for their turn to write or to draw go on.
+        (counts.stats, counts.size) = (stats, size);
+        drop(counts);
+        self.changed.notify_all();
+    }
+
+    /// Lets those who wait look again.
+    pub(super) fn wake(&self) {
+        drop(self.lock());
         self.changed.notify_all();
     }
 
@@ -213,13 +239,14 @@ impl Turn<'_> {
     pub(super) fn drawn(mut self, frames: usize) {
         let reserved = std::mem::take(&mut self.frames);
         let mut counts = self.gate.lock();
-        counts.stats.samples = counts.stats.samples - reserved + frames as u64;
+        counts.going -= reserved;
+        counts.stats.samples += frames as u64;
     }
 }
 
 impl Drop for Turn<'_> {
     fn drop(&mut self) {
-        self.gate.lock().stats.samples -= self.frames;
+        self.gate.lock().going -= self.frames;
         self.gate.changed.notify_all();
     }
 }

@@ -7,7 +7,7 @@ use super::{
     index::Index,
     limiter::LimiterStats,
     ragged::List,
-    ring::Ring,
+    ring::{Kept, Ring},
     sampling::Staged,
     save::{Head, KIND},
     view::View,
@@ -62,7 +62,7 @@ impl<T: Task> Replay<T> {
         from.finish()?;
         check(ring.as_ref(), &staged)?;
         if let (Some(gate), Some((limiter, window))) = (self.gate(), limiter) {
-            gate.restore(limiter.unwrap_or_default(), window);
+            gate.restore(limiter, window);
         }
         if let Some(ring) = ring {
             self.set_ring(&writers, ring);
@@ -88,6 +88,9 @@ impl<T: Task> Replay<T> {
         let frames = head.window.head.checked_sub(head.window.tail).filter(|frames| *frames <= own);
         if frames.is_none() || head.chunk == 0 || head.uncounted > head.window.head {
             return Err(Error::Checkpoint(format!("it holds {:?} in chunks of {}", head.window, head.chunk)));
+        }
+        if head.edits.len() != head.specs.len() || head.edits.iter().any(|edits| *edits >= 1 << 62) {
+            return Err(Error::Checkpoint(format!("{:?} edits of {} columns", head.edits, head.specs.len())));
         }
         if !head.limiter.as_ref().is_none_or(LimiterStats::is_sound) {
             return Err(Error::Checkpoint(format!("its limiter has counted {:?}", head.limiter)));
@@ -183,7 +186,7 @@ fn load_lists(
 }
 
 fn load_frames(head: Head, index: Index, config: &ReplayConfig, from: &mut BlockReader<'_>) -> Result<Ring, Error> {
-    let Head { specs, ragged, elements, capacity, window, uncounted, chunk, .. } = head;
+    let Head { specs, ragged, elements, capacity, window, uncounted, edits, chunk, .. } = head;
     let mut ends = vec![0; ragged.len()];
     let (mut ring, mut at, mut values) = (None, window.tail, vec![Vec::new(); specs.len() + 1]);
     loop {
@@ -207,7 +210,7 @@ fn load_frames(head: Head, index: Index, config: &ReplayConfig, from: &mut Block
         }
     }
     let mut ring = ring.ok_or_else(|| Error::Checkpoint("it has no chunk".into()))?;
-    ring.set_state(window, index, uncounted);
+    ring.set_state(window, Kept { index, edits, uncounted });
     Ok(ring)
 }
 

@@ -6,7 +6,7 @@
 //! samples are then the same bits as if nothing had happened. The file, all numbers little-endian:
 //!
 //! ```text
-//! "glnrplay" · version 1 (u32) · byte order (u32) · blocks: length (u32) · CRC-32 so far (u32) · bytes
+//! "glnrplay" · version 2 (u32) · byte order (u32) · blocks: length (u32) · CRC-32 so far (u32) · bytes
 //! ```
 //!
 //! Blocks have up to 64 KiB, one of length 0 is the last. A checksum is over everything before it, its own length and its
@@ -14,8 +14,8 @@
 //! it says bytes, as it lies in memory:
 //!
 //! 1. the buffer: columns (name, fields, stride, leads), ragged columns (name, element type) and how many elements each
-//!    keeps, capacity, window (numbers of the oldest frame and of the next one), frames that are not counted, counters of
-//!    the limiter, frames of a chunk; nothing before the first write,
+//!    keeps, capacity, window (numbers of the oldest frame and of the next one), frames that are not counted, edits by
+//!    column, counters of the limiter, frames of a chunk; nothing before the first write,
 //! 2. the index of trajectories, then the observation that follows the newest frame of each of its records: bytes,
 //! 3. how much is saved with the buffer, and of each whether it is a sampler, a mixture (its shares, its place in its random
 //!    numbers) or hindsight (its options, its place), then the number of its samplers of this buffer, and of each how it

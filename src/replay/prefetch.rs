@@ -3,13 +3,16 @@
 use std::{
     collections::VecDeque,
     fmt,
-    sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError},
+    sync::{
+        Arc, Condvar, Mutex, MutexGuard, PoisonError,
+        atomic::{AtomicBool, Ordering::Relaxed},
+    },
     thread::{self, JoinHandle},
-    time::{Duration, Instant},
+    time::Instant,
 };
 
 use super::{
-    Sample, Sampler,
+    Replay, Sample, Sampler,
     sampling::{Frozen, Own, Sealed, Staged, Still},
 };
 use crate::{
@@ -35,11 +38,14 @@ use crate::{
 /// count from the next sample that is prepared on, so that prioritized draws depend on how far ahead the thread is.
 pub struct Prefetch<T: Task> {
     shared: Arc<Shared<T>>,
-    deadline: Duration,
     thread: Option<JoinHandle<()>>,
 }
 
 struct Shared<T: Task> {
+    /// What is drawn from, and how much.
+    replay: Replay<T>,
+    picks: usize,
+    stopped: AtomicBool,
     /// Held while a sample is drawn and queued: whoever has it sees no sample that is between the two. Taken before the
     /// queue's.
     sampler: Mutex<Sampler<T>>,
@@ -52,13 +58,17 @@ pub struct Queue<T: Task> {
     /// What the sampler gave: none at the end of an epoch.
     ready: VecDeque<Option<Result<Sample<T>, Error>>>,
     most: usize,
-    stopped: bool,
 }
 
 impl<T: Task> Queue<T> {
     /// The samples, in the order in which they are yielded. Errors are no state: they come again, or do not.
     pub(super) fn samples(&self) -> impl Iterator<Item = &Sample<T>> {
         self.ready.iter().filter_map(|next| next.as_ref()?.as_ref().ok())
+    }
+
+    /// Whether the end of an epoch was prepared and not yielded.
+    pub(super) fn ends(&self) -> bool {
+        matches!(self.ready.back(), Some(None))
     }
 
     /// Whether another sample may be prepared: behind an error or the end of an epoch none is before it was yielded.
@@ -79,16 +89,22 @@ impl<T: Task> Sampler<T> {
             return Err(Error::config("prefetch", 0, "1 or more"));
         }
         self.can_prefetch()?;
-        let deadline = self.deadline();
-        let queue = Queue { ready: VecDeque::with_capacity(n), most: n, stopped: false };
-        let shared = Arc::new(Shared { sampler: Mutex::new(self), queue: Mutex::new(queue), changed: Condvar::new() });
+        let (replay, picks) = self.source();
+        let shared = Arc::new(Shared {
+            replay: replay.clone(),
+            picks: picks.unwrap_or(0),
+            stopped: AtomicBool::new(false),
+            queue: Mutex::new(Queue { ready: VecDeque::with_capacity(n), most: n }),
+            sampler: Mutex::new(self),
+            changed: Condvar::new(),
+        });
         let run = {
             let shared = shared.clone();
             move || shared.run()
         };
         let thread = thread::Builder::new().name("gleaner prefetch".into()).spawn(run);
         let failed = |error| Error::State { call: "prefetch", problem: format!("no thread can be started: {error}") };
-        Ok(Prefetch { shared, deadline, thread: Some(thread.map_err(failed)?) })
+        Ok(Prefetch { shared, thread: Some(thread.map_err(failed)?) })
     }
 }
 
@@ -96,19 +112,26 @@ impl<T: Task> Shared<T> {
     fn run(&self) {
         loop {
             let mut queue = lock(&self.queue);
-            while !queue.wants() && !queue.stopped {
+            while !queue.wants() && !self.stopped.load(Relaxed) {
                 queue = self.changed.wait(queue).unwrap_or_else(PoisonError::into_inner);
             }
-            if queue.stopped {
+            drop(queue);
+            // Not with the sampler: a learner may change its priorities before it writes what the limiter waits for.
+            let ends = lock(&self.sampler).stops_next();
+            let given_up = || self.stopped.load(Relaxed);
+            let turn = if ends { Ok(None) } else { self.replay.begin_draw(self.picks, given_up) };
+            if self.stopped.load(Relaxed) {
                 return;
             }
-            drop(queue);
             let mut sampler = lock(&self.sampler);
             // Who held the sampler may have filled the queue.
             if !lock(&self.queue).wants() {
                 continue;
             }
-            let next = std::panic::catch_unwind(std::panic::AssertUnwindSafe(|| sampler.next()));
+            let next = std::panic::catch_unwind(std::panic::AssertUnwindSafe(|| match turn {
+                Ok(turn) => sampler.next_with(turn),
+                Err(error) => Some(Err(error)),
+            }));
             let next = next.unwrap_or_else(|payload| {
                 let problem = format!("the sampler panicked: {}", panic_message(payload));
                 Some(Err(Error::State { call: "sample", problem }))
@@ -142,7 +165,7 @@ impl<T: Task> Iterator for Prefetch<T> {
     type Item = Result<Sample<T>, Error>;
 
     fn next(&mut self) -> Option<Self::Item> {
-        let until = Instant::now() + self.deadline;
+        let (begin, deadline) = (Instant::now(), self.shared.replay.config().deadline);
         let mut queue = lock(&self.shared.queue);
         loop {
             if let Some(next) = queue.ready.pop_front() {
@@ -150,9 +173,9 @@ impl<T: Task> Iterator for Prefetch<T> {
                 self.shared.changed.notify_all();
                 return next;
             }
-            let left = until.saturating_duration_since(Instant::now());
+            let left = deadline.saturating_sub(begin.elapsed());
             if left.is_zero() {
-                return Some(Err(Error::Timeout { what: "preparing a sample ahead", deadline: self.deadline }));
+                return Some(Err(Error::Timeout { what: "preparing a sample ahead", deadline }));
             }
             queue = self.shared.changed.wait_timeout(queue, left).unwrap_or_else(PoisonError::into_inner).0;
         }
@@ -179,8 +202,13 @@ impl<T: Task> Sealed<T> for Prefetch<T> {
 
 impl<T: Task> Drop for Prefetch<T> {
     fn drop(&mut self) {
-        lock(&self.shared.queue).stopped = true;
+        self.shared.stopped.store(true, Relaxed);
+        // Nobody is between a look at the flag and a wait who holds the locks.
+        drop(lock(&self.shared.queue));
         self.shared.changed.notify_all();
+        if let Some(gate) = self.shared.replay.gate() {
+            gate.wake();
+        }
         if let Some(thread) = self.thread.take() {
             // A draw has a deadline itself; a panic was yielded.
             drop(thread.join());
@@ -197,6 +225,8 @@ impl<T: Task> fmt::Debug for Prefetch<T> {
 
 #[cfg(test)]
 mod tests {
+    use std::time::Duration;
+
     use super::*;
     use crate::{
         prelude::CartPole,

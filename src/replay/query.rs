@@ -304,12 +304,12 @@ impl Looked<'_> {
 impl<T: Task> Replay<T> {
     /// The trajectories of which frames are there and of which `predicate` holds, the one with the oldest frame first.
     /// Only columns that it asks for are read. The frames that were there at the call are kept until they are looked at:
-    /// a writer that needs their place waits. Errors: an unknown column, or one of several numbers without
-    /// [`Steps::element`].
+    /// a writer that needs their place waits, and so does an edit of them. Errors: an unknown column, or one of several
+    /// numbers without [`Steps::element`]; an edit that is not done by the buffer's deadline.
     pub fn query(&self, predicate: &Predicate) -> Result<Vec<Stored>, Error> {
         let Some(ring) = self.ring() else { return Ok(Vec::new()) };
         predicate.check(&ring.specs)?;
-        let mut state = ring.lock_to_read();
+        let state = ring.lock_to_read(self.config().deadline)?;
         let (window, mut pieces) = (state.window, Vec::new());
         let mut found: Vec<_> = self.stored(&state).map(|(at, stored)| (stored, at, 0..0)).collect();
         found.sort_unstable_by_key(|(stored, ..)| stored.first);
@@ -319,8 +319,7 @@ impl<T: Task> Replay<T> {
             record.pieces(positions.start, positions.len() as u32, 1, |piece| pieces.push(piece));
             *range = begin..pieces.len();
         }
-        let mut pin = ring.pin(&mut state, window.tail);
-        drop(state);
+        let mut pin = ring.hold(state, window.tail);
         let (mut bytes, mut numbers, mut all) = (Vec::new(), Vec::new(), Vec::new());
         for (stored, _, range) in found {
             // What was looked at may go.

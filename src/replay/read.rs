@@ -60,13 +60,14 @@ impl<T: Task> Replay<T> {
         })
     }
 
-    /// Copies frames, by number and in any order. Errors: a number that is not among [`frames`](Self::frames).
+    /// Copies frames, by number and in any order. Errors: a number that is not among [`frames`](Self::frames); an edit
+    /// that is not done by the buffer's deadline.
     pub fn read(&self, frames: &[u64]) -> Result<Sample<T>, Error> {
         let mut sample = Sample::default();
         let Some(ring) = self.ring() else {
             return if frames.is_empty() { Ok(sample) } else { Err(absent(frames, 0..0)) };
         };
-        let mut state = ring.lock_to_read();
+        let mut state = ring.lock_to_read(self.config().deadline)?;
         let there = state.window.tail..state.window.head;
         if frames.iter().any(|frame| !there.contains(frame)) {
             return Err(absent(frames, there));

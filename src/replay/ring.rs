@@ -47,6 +47,8 @@ pub(super) struct Ring {
 /// What is behind the lock, beside the window.
 pub(super) struct Kept {
     pub index: Index,
+    /// By column: how many of its values were edited, for those who keep what they read.
+    pub edits: Vec<u64>,
     /// Frames that were written before the count of them began anew.
     pub uncounted: u64,
 }
@@ -96,7 +98,12 @@ impl Ring {
             places,
             ragged,
             cells: Cells::new(bytes, storage)?,
-            turns: Turns::new(capacity, slots, Window::default(), Kept { index, uncounted: 0 }),
+            turns: Turns::new(
+                capacity,
+                slots,
+                Window::default(),
+                Kept { index, edits: vec![0; specs.len()], uncounted: 0 },
+            ),
         })
     }
 
@@ -110,8 +117,9 @@ impl Ring {
     }
 
     /// The lock, for one who will pin frames: waits until no edit waits.
-    pub(super) fn lock_to_read(&self) -> MutexGuard<'_, State> {
-        self.turns.lock_to_read()
+    pub(super) fn lock_to_read(&self, deadline: Duration) -> Result<MutexGuard<'_, State>, Error> {
+        let late = |TimedOut| Error::Timeout { what: "editing frames of the replay buffer", deadline };
+        self.turns.lock_to_read(deadline).map_err(late)
     }
 
     /// The lock, when nobody reads frames up to number `newest` any more: as long as it is held they may be edited.
@@ -125,6 +133,7 @@ impl Ring {
     pub(super) fn edit(&self, state: &mut State, i: usize, frame: u64, value: &[u8]) {
         debug_assert!(!state.read_before(frame + 1), "a frame that nobody reads");
         assert!(state.contains(frame), "a frame that is there");
+        state.edits[i] += 1;
         let slot = (frame % self.turns.slots) as usize;
         // SAFETY: writers leave frames of the window alone, readers have no pin at it or before, and get none while the
         // lock is held. Test: `tests/replay/edits.rs`.
@@ -144,14 +153,16 @@ impl Ring {
     }
 
     /// Takes the room for `frames` new frames, which nobody draws before they are shown: waits until no frame is pinned
-    /// that they, or the elements of their lists, overwrite. The lock is held, so that the index can be told at once.
+    /// that they, or the elements of their lists, overwrite. The lock is held, so that the index can be told at once. Those
+    /// frames are gone also if the wait takes too long.
     pub(super) fn reserve(&self, frames: u64, room: &Room, deadline: Duration) -> Result<MutexGuard<'_, State>, Error> {
         let late = |TimedOut| Error::Timeout { what: "reading the oldest frames of the replay buffer", deadline };
         let lost = |frame| room.overwrites(self, frame);
-        let mut state = self.turns.reserve(frames, room.keep, lost, deadline).map_err(late)?;
-        let tail = state.window.tail;
-        state.index.evict(tail);
-        Ok(state)
+        let evict = |state: &mut State| {
+            let tail = state.window.tail;
+            state.index.evict(tail);
+        };
+        self.turns.reserve(frames, room.keep, lost, evict, deadline).map_err(late)
     }
 
     /// Copies values of a block into the columns, from frame number `at` on.
@@ -170,9 +181,9 @@ impl Ring {
         }
     }
 
-    /// Replaces window and index. The ring is still the caller's alone.
-    pub(super) fn set_state(&mut self, window: Window, index: Index, uncounted: u64) {
-        self.turns = Turns::new(self.turns.capacity, self.turns.slots, window, Kept { index, uncounted });
+    /// Replaces window, index and counts. The ring is still the caller's alone.
+    pub(super) fn set_state(&mut self, window: Window, kept: Kept) {
+        self.turns = Turns::new(self.turns.capacity, self.turns.slots, window, kept);
     }
 
     /// Notes which records frames from number `at` on belong to.
@@ -210,6 +221,11 @@ impl Ring {
     /// Keeps the frames from `frame` on until the pin is dropped.
     pub(super) fn pin(&self, state: &mut State, frame: u64) -> Pin<'_> {
         self.turns.pin(state, frame)
+    }
+
+    /// The same for long: edits that wait for it let others read.
+    pub(super) fn hold(&self, state: MutexGuard<'_, State>, frame: u64) -> Pin<'_> {
+        self.turns.hold(state, frame)
     }
 
     /// Copies the values of column `i` at `pieces` to `to`, one behind the other. All of them are pinned by `pin`.

@@ -7,7 +7,8 @@ use std::fmt;
 use super::{
     Replay, Sample,
     draws::Draws,
-    sampler::{Draw, Pick, Sampling},
+    limiter::Turn,
+    sampler::{Draw, Layout, Pick, Sampling},
     view::View,
 };
 use crate::{error::Error, task::Task};
@@ -44,7 +45,7 @@ impl<T: Task> SamplerBuilder<T> {
     }
 
     /// Gives `n`-step returns with discount `gamma`, and the observation after the last step: fewer steps where the
-    /// episode ends, was cut or has not gone on yet. Default: none.
+    /// episode ends, was cut or has not gone on yet. For picks of one frame. Default: none.
     #[must_use]
     pub fn n_step(mut self, n: u32, gamma: f32) -> Self {
         self.n_step = Some((n, gamma));
@@ -73,9 +74,10 @@ impl<T: Task> SamplerBuilder<T> {
             }
         }
         self.sampling.check(&mut errors);
-        if self.n_step.is_some() && self.sampling.joins() {
-            let reason = "returns end with their episode, sequences with boundary Reset go on; leave one of them out";
-            errors.push(Error::Conflict { first: "n_step", second: "boundary", reason: reason.into() });
+        if self.n_step.is_some() && self.sampling.slices() {
+            let reason =
+                "returns are of picks of one frame, and slices have the steps that follow; leave one of them out";
+            errors.push(Error::Conflict { first: "n_step", second: "sampling", reason: reason.into() });
         }
         Error::all(errors)?;
         Ok(Sampler {
@@ -112,7 +114,7 @@ pub struct Sampler<T: Task> {
 impl<T: Task> Sampler<T> {
     /// A sample of `batch_size` picks. Errors: [`Error::State`] while there is nothing to draw, or without a size;
     /// [`Error::Config`] for a size, or columns, that the way to draw cannot have; [`Error::Timeout`] past the buffer's
-    /// deadline, if its limiter lets nobody draw.
+    /// deadline, if its limiter lets nobody draw or edits go on and on.
     pub fn sample(&mut self) -> Result<Sample<T>, Error> {
         let mut sample = Sample::default();
         self.sample_into(&mut sample)?;
@@ -130,8 +132,14 @@ impl<T: Task> Sampler<T> {
 
     /// A sample of `n` picks in the memory of an old one. Errors: those of [`sample`](Self::sample), but for the size.
     pub fn sample_n(&mut self, n: usize, sample: &mut Sample<T>) -> Result<(), Error> {
+        let replay = self.replay.clone();
+        let turn = replay.begin_draw(n, || false)?;
+        self.draw_now(n, sample, turn)
+    }
+
+    /// The same without a wait for the limiter: `turn` is its leave.
+    fn draw_now(&mut self, n: usize, sample: &mut Sample<T>, turn: Option<Turn<'_>>) -> Result<(), Error> {
         let Self { replay, sampling, draw, draws, picks, n_step, .. } = self;
-        let turn = replay.gate().map(|gate| gate.begin_draw(n, replay.config().deadline)).transpose()?;
         let Some(ring) = replay.ring() else {
             return Err(Error::State { call: "sample", problem: "the replay buffer holds no frame".into() });
         };
@@ -141,18 +149,22 @@ impl<T: Task> Sampler<T> {
         };
         picks.clear();
         self.stopped = false;
-        let mut state = ring.lock_to_read();
+        let mut state = ring.lock_to_read(replay.config().deadline)?;
         let view = View { ring, state: &state };
         draw.catch_up(&view);
         draw.draw(&view, n, draws, picks)?;
-        sample.begin(&view, picks, draw.layout(), n_step.map_or(0, |(n, _)| n));
-        let Some(oldest) = sample.oldest() else { return Ok(()) };
+        let layout = Layout { slices: sampling.slices(), ..draw.layout() };
+        sample.begin(&view, picks, layout, n_step.map_or(0, |(n, _)| n));
+        let Some(oldest) = sample.oldest() else {
+            sample.clear();
+            return Ok(());
+        };
         let pin = ring.pin(&mut state, oldest);
         drop(state);
         sample.set_consumer_version(draw.version());
         sample.gather(ring, &pin, *n_step);
         if let Some(turn) = turn {
-            turn.drawn(sample.len());
+            turn.drawn(sample.drawn());
         }
         Ok(())
     }
@@ -172,9 +184,9 @@ impl<T: Task> Sampler<T> {
         Ok(())
     }
 
-    /// How long a sample may take.
-    pub(super) fn deadline(&self) -> std::time::Duration {
-        self.replay.config().deadline
+    /// What it draws from, and how much at a time if that was said.
+    pub(super) fn source(&self) -> (&Replay<T>, Option<usize>) {
+        (&self.replay, self.batch_size)
     }
 
     /// Whether the last sample ended an epoch, or nothing is left to be drawn.
@@ -266,15 +278,29 @@ impl<T: Task> Sampler<T> {
     }
 }
 
+impl<T: Task> Sampler<T> {
+    /// Whether iteration ends here, once for each epoch.
+    pub(super) fn stops_next(&self) -> bool {
+        self.ran_out() && !self.stopped
+    }
+
+    /// What comes next of one with a `batch_size`, with the limiter's leave to draw it.
+    pub(super) fn next_with(&mut self, turn: Option<Turn<'_>>) -> Option<Result<Sample<T>, Error>> {
+        if self.stops_next() {
+            self.stopped = true;
+            return None;
+        }
+        let mut sample = Sample::default();
+        Some(self.draw_now(self.batch_size.unwrap_or(0), &mut sample, turn).map(|()| sample))
+    }
+}
+
 impl<T: Task> Iterator for Sampler<T> {
     type Item = Result<Sample<T>, Error>;
 
     fn next(&mut self) -> Option<Self::Item> {
-        if self.ran_out() && !self.stopped {
-            self.stopped = true;
-            return None;
-        }
-        Some(self.sample())
+        self.stopped = self.stops_next();
+        if self.stopped { None } else { Some(self.sample()) }
     }
 }
 

@@ -20,7 +20,7 @@ use crate::{
     task::Task,
 };
 
-pub(super) const KIND: Kind = Kind { magic: *b"glnrplay", version: 1 };
+pub(super) const KIND: Kind = Kind { magic: *b"glnrplay", version: 2 };
 /// Bytes of a chunk of frames, which is a frame at least.
 const CHUNK: usize = 1 << 18;
 
@@ -35,6 +35,8 @@ pub(super) struct Head {
     pub window: Window,
     /// Frames that were written before the count of them began anew.
     pub uncounted: u64,
+    /// By column: values that were edited.
+    pub edits: Vec<u64>,
     pub limiter: Option<LimiterStats>,
     /// Frames of a chunk.
     pub chunk: u32,
@@ -86,7 +88,7 @@ impl<T: Task> Replay<T> {
             ));
         }
         let mut to = BlockWriter::new(to, KIND)?;
-        let snapshot = self.ring().map(|ring| self.snapshot(ring));
+        let snapshot = self.ring().map(|ring| self.snapshot(ring)).transpose()?;
         match &snapshot {
             Some(snapshot) => snapshot.save_index(&mut to)?,
             None => to.part(&None::<Head>)?,
@@ -100,13 +102,14 @@ impl<T: Task> Replay<T> {
         to.finish()
     }
 
-    fn snapshot<'r>(&self, ring: &'r Ring) -> Snapshot<'r> {
+    fn snapshot<'r>(&self, ring: &'r Ring) -> Result<Snapshot<'r>, Error> {
         // A block that is being written is in the index but not in the window.
         let _none = self.writer();
-        let mut state = ring.lock_to_read();
+        let state = ring.lock_to_read(self.config().deadline)?;
         let (window, index, uncounted) = (state.window, state.index.clone(), state.uncounted);
-        let pin = ring.pin(&mut state, window.tail);
-        Snapshot { ring, window, index, uncounted, limiter: self.gate().map(Gate::stats), pin }
+        let edits = state.edits.clone();
+        let limiter = self.gate().map(Gate::stats);
+        Ok(Snapshot { ring, window, index, uncounted, edits, limiter, pin: ring.hold(state, window.tail) })
     }
 }
 
@@ -116,6 +119,7 @@ struct Snapshot<'r> {
     window: Window,
     index: Index,
     uncounted: u64,
+    edits: Vec<u64>,
     limiter: Option<LimiterStats>,
     pin: Pin<'r>,
 }
@@ -130,7 +134,8 @@ impl Snapshot<'_> {
         let (specs, capacity, chunk) = (self.ring.specs.to_vec(), self.ring.capacity(), self.chunk());
         let ragged: Vec<_> = self.ring.ragged.iter().map(|column| column.spec.clone()).collect();
         let elements = self.ring.ragged.first().map_or(0, |column| column.keeps);
-        let head = Head { specs, ragged, elements, capacity, window, uncounted, limiter, chunk };
+        let edits = self.edits.clone();
+        let head = Head { specs, ragged, elements, capacity, window, uncounted, edits, limiter, chunk };
         to.part(&Some(head))?;
         to.part(&self.index)?;
         to.raw(self.index.last_observations())

@@ -6,7 +6,7 @@
 //! | who | may touch | from | until |
 //! |---|---|---|---|
 //! | a writer | the slots of the frames from `head` on that it took | [`reserve`](Turns::reserve) | [`show`](Turns::show) |
-//! | a reader | frames of the window from the one that it pinned on | [`pin`](Turns::pin) | [`advance`](Pin::advance), drop |
+//! | a reader | frames of the window from the one that it pinned on | [`pin`](Turns::pin), [`hold`](Turns::hold) | [`advance`](Pin::advance), drop |
 //! | who holds the lock | frames of the window, to read | [`lock`](Turns::lock) | unlock |
 //! | an edit | frames of the window up to `newest`, to write | [`lock_to_edit`](Turns::lock_to_edit) | unlock |
 //!
@@ -29,7 +29,14 @@ pub(super) struct Window {
     pub head: u64,
 }
 
-/// A wait for readers took longer than it may.
+impl Window {
+    /// How many frames are there.
+    pub(super) fn len(self) -> u64 {
+        self.head - self.tail
+    }
+}
+
+/// A wait for others took longer than it may.
 #[derive(Debug)]
 pub(super) struct TimedOut;
 
@@ -48,6 +55,8 @@ pub(super) struct State<B> {
     pub window: Window,
     /// Oldest frames that readers hold.
     pins: Vec<u64>,
+    /// Pins among them that last long.
+    held: u32,
     /// Edits that wait until readers are gone: new ones wait for them.
     edits: u32,
     /// Threads that wait for a change: to wake nobody would be a call of the system all the same.
@@ -88,7 +97,7 @@ impl<B> DerefMut for State<B> {
 impl<B> Turns<B> {
     /// `slots` are more than `capacity`, or writers wait for every reader.
     pub(super) fn new(capacity: u64, slots: u64, window: Window, behind: B) -> Self {
-        let state = State { window, pins: Vec::new(), edits: 0, waiting: 0, behind };
+        let state = State { window, pins: Vec::new(), held: 0, edits: 0, waiting: 0, behind };
         Self { capacity, slots, state: Mutex::new(state), changed: Condvar::new() }
     }
 
@@ -96,14 +105,12 @@ impl<B> Turns<B> {
         sync::lock(&self.state)
     }
 
-    /// The lock, for one who will pin frames: waits until no edit waits.
-    pub(super) fn lock_to_read(&self) -> MutexGuard<'_, State<B>> {
-        let mut state = self.lock();
-        state.waiting += 1;
-        let waited = self.changed.wait_while(state, |state| state.edits > 0);
-        let mut state = waited.unwrap_or_else(PoisonError::into_inner);
-        state.waiting -= 1;
-        state
+    /// The lock, for one who will pin frames: waits until no edit waits. One that waits for a pin that lasts long stops
+    /// nobody.
+    pub(super) fn lock_to_read(&self, deadline: Duration) -> Result<MutexGuard<'_, State<B>>, TimedOut> {
+        let edited = |state: &State<B>| state.edits > 0 && state.held == 0;
+        let (state, timed_out) = self.wait_while(self.lock(), deadline, edited);
+        if timed_out { Err(TimedOut) } else { Ok(state) }
     }
 
     /// The lock, when nobody reads frames up to number `newest` any more: as long as it is held they may be edited.
@@ -117,27 +124,27 @@ impl<B> Turns<B> {
         if timed_out { Err(TimedOut) } else { Ok(state) }
     }
 
-    /// Takes the room for `frames` new frames, which nobody draws before they are shown: waits until no frame is pinned
-    /// that they overwrite, or of which `lost` says that other memory of it, or of one behind it, is. Frames below number
-    /// `keep` leave the window, whether their slots are needed or not. The lock is held.
+    /// Takes the room for `frames` new frames, which nobody draws before they are shown: those whose slots they need leave
+    /// the window, and those below number `keep`; then waits until none is pinned that they overwrite, or of which `lost`
+    /// says that other memory of it, or of one behind it, is. `with` sees the smaller window before anyone else. The lock
+    /// is held.
     pub(super) fn reserve(
         &self,
         frames: u64,
         keep: u64,
         lost: impl Fn(u64) -> bool,
+        with: impl FnOnce(&mut State<B>),
         deadline: Duration,
     ) -> Result<MutexGuard<'_, State<B>>, TimedOut> {
-        let read = |state: &State<B>| {
-            let slots = (state.window.head + frames).saturating_sub(self.slots);
-            state.pins.iter().any(|pin| *pin < slots || lost(*pin))
-        };
-        let (mut state, timed_out) = self.wait_while(self.lock(), deadline, read);
-        if timed_out {
-            return Err(TimedOut);
-        }
+        let mut state = self.lock();
         let Window { tail, head } = state.window;
-        state.window.tail = (head + frames).saturating_sub(self.capacity).max(keep).clamp(tail, head);
-        Ok(state)
+        let overwritten = (head + frames).saturating_sub(self.slots);
+        // Before the wait: nobody pins them any more.
+        state.window.tail = overwritten.max(keep).clamp(tail, head);
+        with(&mut state);
+        let read = |state: &State<B>| state.pins.iter().any(|pin| *pin < overwritten || lost(*pin));
+        let (state, timed_out) = self.wait_while(state, deadline, read);
+        if timed_out { Err(TimedOut) } else { Ok(state) }
     }
 
     /// Shows `frames` frames that were written, but for those below number `keep`. `with` sees the new window before
@@ -155,7 +162,16 @@ impl<B> Turns<B> {
     pub(super) fn pin(&self, state: &mut State<B>, frame: u64) -> Pin<'_, B> {
         debug_assert!(frame >= state.window.tail, "a frame that is there");
         state.pins.push(frame);
-        Pin { turns: self, frame }
+        Pin { turns: self, frame, lasts: false }
+    }
+
+    /// The same for long: edits that wait for it let others read.
+    pub(super) fn hold(&self, mut state: MutexGuard<'_, State<B>>, frame: u64) -> Pin<'_, B> {
+        state.held += 1;
+        let mut pin = self.pin(&mut state, frame);
+        pin.lasts = true;
+        self.unlock(state);
+        pin
     }
 
     /// Whether it ended with the deadline, after all the time in which `waits` held.
@@ -186,6 +202,7 @@ impl<B> Turns<B> {
 pub(super) struct Pin<'t, B> {
     turns: &'t Turns<B>,
     frame: u64,
+    lasts: bool,
 }
 
 impl<B> Pin<'_, B> {
@@ -212,6 +229,7 @@ impl<B> Drop for Pin<'_, B> {
         if let Some(i) = state.pins.iter().position(|frame| *frame == self.frame) {
             state.pins.swap_remove(i);
         }
+        state.held -= u32::from(self.lasts);
         self.turns.unlock(state);
     }
 }

@@ -75,6 +75,11 @@ impl View<'_> {
         record.positions(window).contains(&position).then(|| record.at(position))
     }
 
+    /// How many values of column `i` were edited so far: what was read before the last of them may be another now.
+    pub(super) fn edits(&self, i: usize) -> u64 {
+        self.state.edits[i]
+    }
+
     /// Calls `f` with each of these frames, which are there, and the version of the weights that acted in it.
     pub(super) fn versions(&self, frames: Range<u64>, mut f: impl FnMut(u64, u64)) {
         let mut versions = [0_u64; 512];

@@ -9,7 +9,7 @@ use super::{
     ring::Ring,
 };
 use crate::{
-    components::{End, Episodes, Frames},
+    components::{End, Episodes, Flags, Frames, column},
     error::Error,
 };
 
@@ -50,6 +50,30 @@ pub(super) struct Writer {
     room: Room,
 }
 
+/// Errors: columns that are shorter than their slots, other frames than are marked, or slots that are no whole ticks.
+fn check(ring: &Ring, frames: &dyn Frames) -> Result<(), Error> {
+    let slots = frames.slots();
+    for (i, spec) in ring.specs.iter().enumerate() {
+        let bytes = frames.bytes(i).len();
+        if slots.checked_mul(spec.stride).is_none_or(|least| bytes < least) {
+            let legal = format!("at least {} for each of {slots} slots", spec.stride);
+            return Err(Error::config("column", format!("{:?} of {bytes} bytes", spec.name), legal));
+        }
+    }
+    let flags: &[Flags] = bytemuck::cast_slice(&frames.bytes(column::FLAGS)[..slots]);
+    let marked = flags.iter().filter(|flags| flags.valid()).count();
+    if marked != frames.frames() {
+        let legal = format!("the {marked} slots that are marked as frames");
+        return Err(Error::config("frames", frames.frames(), legal));
+    }
+    match frames.rows() {
+        Some(rows) if rows == 0 || !slots.is_multiple_of(rows) => {
+            Err(Error::config("rows", rows, format!("a divisor of {slots} slots")))
+        }
+        _ => Ok(()),
+    }
+}
+
 impl Writer {
     /// Writes all frames of the block, which no reader sees before the last one is there. More frames than the ring holds
     /// overwrite each other, the oldest first.
@@ -60,6 +84,7 @@ impl Writer {
             return Ok(Written { first: state.window.head, write_count: state.write_count(), ..Written::default() });
         }
         self.clear();
+        check(ring, frames)?;
         let episodes = Episodes::of(frames);
         let ticks = frames.rows().filter(|_| frames.slots() == frames.frames());
         match ticks {

@@ -29,7 +29,7 @@ proptest! {
                     break;
                 }
                 let sample = sampler.sample().expect("frames");
-                scene.check(&sample, 1);
+                scene.check_frames(&sample);
                 let mut once = sample.frames().to_vec();
                 once.sort_unstable();
                 once.dedup();

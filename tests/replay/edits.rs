@@ -8,7 +8,10 @@ use std::{
 
 use gleaner::{
     prelude::*,
-    replay::{Newer, Patch, Sample, Updated},
+    replay::{
+        Newer, Patch, Sample, Updated,
+        sampler::{Best, Groups, Share, Staleness},
+    },
 };
 
 use crate::made::{Block, Made, Source};
@@ -45,6 +48,25 @@ fn rb6_columns_are_set_by_frame() {
         assert!(error.contains(wanted), "{error}");
     }
     assert_eq!(rewards(&replay)[9], -2.0, "an error changes nothing");
+}
+
+/// What samplers keep of columns is read again once those were edited.
+#[test]
+fn edits_reach_the_samplers_that_keep_what_they_read() {
+    let replay = filled();
+    let newest = Staleness { max_staleness: Some(0), version: None, ..Staleness::default() };
+    let best = Groups { column: "trajectory".into(), share: Share::Groups(1), best: Best::Reward };
+    let mut by_version = replay.sampler().sampling(newest).batch_size(20).build().unwrap();
+    let mut by_reward = replay.sampler().sampling(best).batch_size(2).build().unwrap();
+    // Versions fall with the serial number here: the oldest frame, number 4, is of the newest weights.
+    assert!(by_version.sample().unwrap().frames().iter().all(|frame| *frame == 4));
+    assert!(by_reward.sample().unwrap().frames().iter().all(|frame| *frame >= 10));
+    replay.set("version", &[7], &[u64::MAX]).unwrap();
+    replay.set("reward", &[6], &[500.0_f32]).unwrap();
+    let sample = by_version.sample().unwrap();
+    assert!(sample.frames().iter().all(|frame| *frame == 7), "{:?}", sample.frames());
+    assert_eq!(sample.staleness(0), Some(0));
+    assert!(by_reward.sample().unwrap().frames().iter().all(|frame| (5..10).contains(frame)));
 }
 
 #[test]

@@ -8,7 +8,7 @@ use proptest::prelude::*;
 
 use crate::{
     chances::chi_square,
-    made::{Made, Source},
+    made::{Block, Made, Source},
     scene::{Scene, scene},
 };
 
@@ -39,7 +39,7 @@ proptest! {
         }
         for _ in 0..3 {
             let samples = epoch(&mut sampler);
-            samples.iter().for_each(|sample| scene.check(sample, 1));
+            samples.iter().for_each(|sample| scene.check_frames(sample));
             let (whole, rest) = (frames.len() / picks, frames.len() % picks);
             let sizes: Vec<_> = samples.iter().map(Sample::len).collect();
             let last = if rest == 0 || drop_last { vec![] } else { vec![rest] };
@@ -97,7 +97,7 @@ proptest! {
             let full = scene.model.frames.len() == scene.model.capacity;
             let before = sampler.remaining().unwrap_or(0);
             let sample = sampler.sample().expect("frames");
-            scene.check(&sample, 1);
+            scene.check_frames(&sample);
             if sampler.remaining().expect("an epoch") + sample.len() as u64 > before {
                 seen.clear();
             }
@@ -137,4 +137,20 @@ fn orders_have_the_same_chance() {
     let pairs = (0..7).flat_map(|a| (0..7).filter(move |b| a != *b).map(move |b| ((a, b), 1.0)));
     chi_square(orders.iter().map(|order| (order[2], order[3])), &pairs.collect());
     chi_square(orders.iter().map(|order| order[0]), &(0..7).map(|i| (i, 1.0)).collect());
+}
+
+/// A buffer that was emptied grows again, however much was written before.
+#[test]
+fn an_epoch_begins_again_when_an_emptied_buffer_grows() {
+    let replay = Replay::<Made>::new(10).expect("a buffer");
+    let mut source = Source::new(1, 0);
+    let mut write = |frames| replay.extend(&Block::new(&source.ticks(frames, 0, &mut || 9), Some(1))).expect("room");
+    write(25);
+    replay.empty(false).expect("nobody reads");
+    write(4);
+    let mut sampler = sampler(&replay, WithoutReplacement::default(), 2, 1);
+    sampler.sample().expect("frames");
+    write(3);
+    sampler.sample().expect("frames");
+    assert_eq!(sampler.remaining(), Some(5), "an epoch of seven frames");
 }

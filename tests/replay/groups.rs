@@ -45,7 +45,7 @@ proptest! {
             match sampler.sample() {
                 Err(_) => prop_assert!(large.is_empty()),
                 Ok(sample) => {
-                    scene.check(&sample, 1);
+                    scene.check_frames(&sample);
                     let drawn = drawn(&sample);
                     prop_assert_eq!(drawn.len(), of.min(large.len()));
                     for (_, frames) in &drawn {

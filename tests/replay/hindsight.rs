@@ -1,10 +1,14 @@
 //! Hindsight gives a share of the frames goals that were achieved later in their episodes.
 
-use gleaner::replay::sampler::{Goals, Hindsight, Slices};
+use gleaner::replay::{
+    Sample,
+    sampler::{Goals, Hindsight, Mixture, Slices},
+};
 use proptest::prelude::*;
 
 use crate::{
     chances::chi_square,
+    made::Made,
     scene::{Scene, scene},
 };
 
@@ -51,6 +55,25 @@ proptest! {
         }
         prop_assert_eq!(sample.actions(), before);
     }
+}
+
+#[test]
+fn samples_whose_rewards_would_lie_are_errors() {
+    let scene = Scene::of_episodes(&[4, 5]);
+    let mut relabel = Hindsight::default().build().expect("a relabeller");
+    let mut error = |sample: &mut Sample<Made>| {
+        let error = relabel.relabel(&scene.replay, sample, |frame| *frame.reward = 7.0).expect_err("wrong").to_string();
+        assert!(!sample.rewards().contains(&7.0));
+        error
+    };
+    let builder = || scene.replay.sampler().batch_size(4);
+    let mut steps = builder().n_step(2, 0.9).build().expect("a sampler").sample().expect("frames");
+    assert!(error(&mut steps).contains("has n-step returns"));
+    let mixture = Mixture::weighted([(builder().build().expect("a sampler"), 1.0)], 1);
+    let mut mixed = mixture.expect("a mixture").sample(4).expect("frames");
+    assert!(error(&mut mixed).contains("is a mixture's"));
+    let mut slices = builder().sampling(Slices::of(2)).build().expect("a sampler").sample().expect("frames");
+    assert!(error(&mut slices).contains("relabel samples of single frames"));
 }
 
 #[test]

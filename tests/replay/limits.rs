@@ -3,12 +3,15 @@
 use std::{
     sync::atomic::{AtomicBool, AtomicU64, Ordering::Relaxed},
     thread,
-    time::Duration,
+    time::{Duration, Instant},
 };
 
 use gleaner::{
     prelude::*,
-    replay::{Capacity, Limiter, Sample},
+    replay::{
+        Capacity, Limiter, Sample,
+        sampler::{Prioritized, Short, Slices},
+    },
 };
 
 use crate::made::{Block, Made, Source};
@@ -115,6 +118,62 @@ fn a_writer_is_let_in_when_the_learner_draws() {
     assert_eq!(replay.stats().limiter.unwrap().inserts, 4);
 }
 
+/// A thread that prepares samples waits for the limiter by itself: the learner, who writes as well, does not wait for it.
+#[test]
+fn a_learner_that_prefetches_goes_on_while_the_limiter_waits() {
+    let limiter = Limiter { samples_per_insert: 1.0, min_size: 2, error_buffer: 4.0 };
+    let replay = limited(100, limiter, Duration::from_secs(600)).unwrap();
+    let mut source = Source::new(1, 0);
+    replay.extend(&block(&mut source, 4)).unwrap();
+    let sampler = replay.sampler().sampling(Prioritized::default()).batch_size(2).build().unwrap();
+    let begin = Instant::now();
+    let mut ahead = sampler.prefetch(8).unwrap();
+    for _ in 0..5 {
+        let sample = ahead.next().unwrap().unwrap();
+        // By now the thread may draw no more.
+        while replay.stats().limiter.unwrap().draw_waits == 0 {
+            thread::sleep(Duration::from_millis(1));
+        }
+        ahead.update_priorities(sample.frames(), &[1.0; 2]).unwrap();
+        ahead.with_sampler(|sampler| sampler.mark_update(&[0])).unwrap();
+        let mut file = Vec::new();
+        replay.save_to(&mut file, &[&ahead]).unwrap();
+        replay.extend(&block(&mut source, 2)).unwrap();
+    }
+    // Nor does who drops it.
+    drop(ahead);
+    assert!(begin.elapsed() < Duration::from_secs(300));
+    let stats = replay.stats().limiter.unwrap();
+    assert_eq!((stats.inserts, stats.timeouts), (14, 0));
+}
+
+#[test]
+fn slots_without_a_frame_are_not_drawn() {
+    let limiter = Limiter { samples_per_insert: 4.0, min_size: 1, error_buffer: 100.0 };
+    let replay = limited(100, limiter, Duration::from_secs(20)).unwrap();
+    replay.extend(&Block::new(&Source::new(1, 0).episodes(&[2, 2]), None)).unwrap();
+    let padded = Slices { short: Short::Pad, ..Slices::of(5) };
+    let sample = replay.sampler().sampling(padded).batch_size(3).build().unwrap().sample().unwrap();
+    assert_eq!((sample.len(), replay.stats().limiter.unwrap().samples), (15, 6));
+}
+
+/// A buffer with a limiter takes over one that was saved without: as if all was drawn for that is there.
+#[test]
+fn a_limiter_goes_on_from_a_file_without_one() {
+    let plain = Replay::<Made>::new(100).unwrap();
+    plain.extend(&block(&mut Source::new(1, 0), 50)).unwrap();
+    let mut file = Vec::new();
+    plain.save_to(&mut file, &[]).unwrap();
+    let limiter = Limiter { samples_per_insert: 2.0, min_size: 10, error_buffer: 4.0 };
+    let replay = limited(100, limiter, Duration::from_millis(30)).unwrap();
+    replay.load_from(&mut file.as_slice(), &mut []).unwrap();
+    let mut sampler = replay.sampler().batch_size(1).build().unwrap();
+    (0..4).for_each(|_| drop(sampler.sample().unwrap()));
+    assert!(matches!(sampler.sample(), Err(Error::Timeout { .. })));
+    replay.extend(&block(&mut Source::new(1, 1), 1)).unwrap();
+    sampler.sample().unwrap();
+}
+
 #[test]
 fn a_write_that_fails_is_not_counted() {
     let limiter = Limiter { samples_per_insert: 1.0, min_size: 1, error_buffer: 1.0 };
@@ -147,5 +206,5 @@ fn illegal_limits_are_named() {
     // A capacity in bytes is known in frames with the first write.
     let config = ReplayConfig { capacity: Capacity::Bytes(400), limiter: Some(legal), ..ReplayConfig::default() };
     let error = Replay::<Made>::with_config(config).unwrap().extend(&block(&mut Source::new(1, 0), 1)).unwrap_err();
-    assert!(error.to_string().contains("limiter.min_size is 10; legal: 1 to the capacity, 9"), "{error}");
+    assert!(error.to_string().contains("limiter.min_size is 10; legal: 1 to the capacity, 8"), "{error}");
 }

@@ -5,7 +5,10 @@ use std::{
     sync::atomic::{AtomicU32, Ordering::Relaxed},
 };
 
-use gleaner::replay::{Capacity, Replay, ReplayConfig, Storage};
+use gleaner::{
+    components::{ColumnSpec, Frames},
+    replay::{Capacity, Replay, ReplayConfig, Storage},
+};
 use proptest::{collection::vec, prelude::*};
 
 use crate::{
@@ -110,21 +113,78 @@ fn j7_more_rows_than_twice_the_capacity() {
     assert_eq!((sample.index(0), sample.generation(0)), (2, 1));
 }
 
-/// The ring example of RC: capacity 10, ends at places 2 and 7, cursor 4.
+/// The ring example of RC: capacity 10, ends at places 2 and 7, the newest frame at place 4.
 #[test]
 fn o18_rc_trajectories_around_the_seam() {
     let replay = Replay::<Made>::new(10).expect("a buffer");
-    // Places 4 to 7 end an episode, 8, 9, 0, 1, 2 are one, and place 3 begins the next.
+    // Places 5 to 7 are one, 8, 9, 0, 1, 2 another, and places 3 and 4 begin the next.
     let slots = Source::new(1, 0).episodes(&[5, 3, 5]);
     replay.extend(&Block::new(&slots, None)).expect("room");
     let mut rest = Source::new(1, 1);
-    replay.extend(&Block::new(&rest.ticks(1, 0, &mut || 9), Some(1))).expect("room");
+    replay.extend(&Block::new(&rest.ticks(2, 0, &mut || 9), Some(1))).expect("room");
     let places = |stored: &gleaner::replay::Stored| {
         let (first, last) = (stored.first % 10, (stored.first + u64::from(stored.frames) - 1) % 10);
         (first, last, stored.frames)
     };
     let stored: Vec<_> = replay.trajectories().iter().map(places).collect();
-    assert_eq!(stored, [(4, 4, 1), (5, 7, 3), (8, 2, 5), (3, 3, 1)]);
+    assert_eq!(stored, [(5, 7, 3), (8, 2, 5), (3, 4, 2)]);
+}
+
+/// A block whose columns, rows or flags do not agree.
+struct Odd {
+    block: Block,
+    short: bool,
+    rows: Option<usize>,
+    frames: usize,
+}
+
+impl Frames for Odd {
+    fn columns(&self) -> &[ColumnSpec] {
+        self.block.columns()
+    }
+    fn bytes(&self, i: usize) -> &[u8] {
+        let bytes = self.block.bytes(i);
+        if self.short && i == 2 { &bytes[4..] } else { bytes }
+    }
+    fn slots(&self) -> usize {
+        self.block.slots()
+    }
+    fn frames(&self) -> usize {
+        self.frames
+    }
+    fn rows(&self) -> Option<usize> {
+        self.rows
+    }
+    fn next_observation(&self, i: usize) -> &[u8] {
+        self.block.next_observation(i)
+    }
+}
+
+#[test]
+fn blocks_that_do_not_agree_with_themselves_are_errors() {
+    let replay = Replay::<Made>::new(20).expect("a buffer");
+    let mut source = Source::new(1, 0);
+    let mut slots = source.ticks(6, 0, &mut || 9);
+    let extend = |slots: &[Option<crate::made::Frame>], short, rows, frames| {
+        let odd = Odd { block: Block::new(slots, None), short, rows, frames };
+        replay.extend(&odd).map(drop).map_err(|error| error.to_string())
+    };
+    extend(&slots, false, Some(1), 6).expect("room");
+    for (short, rows, frames, wanted) in [
+        (true, None, 6, "column is \"reward\" of 20 bytes; legal: at least 4 for each of 6 slots"),
+        (false, Some(4), 6, "rows is 4; legal: a divisor of 6 slots"),
+        (false, Some(0), 6, "rows is 0; legal: a divisor of 6 slots"),
+        (false, None, 5, "frames is 5; legal: the 6 slots that are marked as frames"),
+        (false, None, 7, "frames is 7; legal: the 6 slots that are marked as frames"),
+    ] {
+        assert_eq!(extend(&slots, short, rows, frames).expect_err("wrong"), wanted);
+    }
+    slots[3] = None;
+    for rows in [None, Some(2)] {
+        let error = extend(&slots, false, rows, 6).expect_err("a gap that is not told");
+        assert!(error.starts_with("frames is 6; legal: the 5"), "{error}");
+    }
+    assert_eq!((replay.len(), replay.trajectories().len()), (6, 1), "an error changes nothing");
 }
 
 #[test]

@@ -82,8 +82,18 @@ impl Scene {
         self.model.ids().into_iter().map(|id| self.model.trajectory(id)).collect()
     }
 
-    /// Whatever was drawn: frames that are there, in each pick of one trajectory and `stride` steps apart, with the values
-    /// that were written; other slots are zeros; the last frame of a pick is marked.
+    /// Frames that were drawn one by one: they are there, with the values that were written.
+    pub fn check_frames(&self, sample: &Sample<Made>) {
+        assert_eq!(sample.picks(), sample.len());
+        for i in 0..sample.len() {
+            self.check_frame(sample, i, false);
+            let frame = self.model.frame(sample.frames()[i]);
+            assert_eq!(sample.next_observation(i), &[frame.id as i32, frame.step as i32 + 1]);
+        }
+    }
+
+    /// Slices: frames that are there, in each pick of one trajectory and `stride` steps apart, with the values that were
+    /// written; other slots are zeros; the last frame of a pick is marked.
     pub fn check(&self, sample: &Sample<Made>, stride: u32) {
         self.check_picks(sample, stride, false);
     }
@@ -97,7 +107,7 @@ impl Scene {
             assert_eq!(valid.len(), last - first + 1, "frames lie together");
             for i in slots.clone() {
                 if valid.contains(&i) {
-                    self.check_frame(sample, i, i == last && sample.picks() != sample.len());
+                    self.check_frame(sample, i, i == last);
                 } else {
                     assert_eq!((sample.frames()[i], sample.flags()[i]), (u64::MAX, Flags::INVALID));
                     assert_eq!(

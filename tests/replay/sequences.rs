@@ -96,7 +96,7 @@ fn sm16_sequences_go_on_behind_a_reset() {
     let pick = (0..300).find(|pick| sample.anchor(*pick) == 31).expect("the newest frame");
     assert_eq!(sample.pick(pick).filter(|i| sample.flags()[*i].valid()).count(), 1);
     let n_step = scene.replay.sampler().sampling(sequences).n_step(2, 0.9).build();
-    assert!(n_step.expect_err("returns end with their episode").to_string().starts_with("n_step and boundary"));
+    assert!(n_step.expect_err("slices have the steps").to_string().starts_with("n_step and sampling"));
 }
 
 /// SM-16: priorities are those of anchors; a sequence gives its anchor the highest of what it learned from.

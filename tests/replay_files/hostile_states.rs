@@ -25,7 +25,7 @@ use crate::{
     allocator::largest,
     hostile::{CONSTANT, Random, carried, sealed, spoil},
     made::{Block, Made, Source},
-    resume::ways,
+    resume::{builder, ways},
 };
 
 const CAPACITY: u64 = 12;
@@ -52,7 +52,7 @@ fn buffer() -> Replay<Made> {
 }
 
 fn sampler(replay: &Replay<Made>, way: &Sampling) -> Sampler<Made> {
-    replay.sampler().sampling(way.clone()).batch_size(4).n_step(2, 0.9).build().expect("a sampler")
+    builder(replay, way).batch_size(4).build().expect("a sampler")
 }
 
 /// Two writers who take turns, so that trajectories have several pieces.

@@ -3,7 +3,7 @@
 use std::time::Duration;
 
 use gleaner::replay::{
-    Capacity, Replay, ReplayConfig, Sample, Sampler, Storage,
+    Capacity, Prefetch, Replay, ReplayConfig, Sample, Sampler, SamplerBuilder, Storage,
     sampler::{
         Best, Boundary, Consuming, Groups, Prioritized, PrioritizedSlices, Recency, Sampling, Schedule, Sequences,
         Share, Short, Slices, SlicesWithoutReplacement, Staleness, Uniform, Weighting, WithoutReplacement,
@@ -48,8 +48,20 @@ fn buffer() -> Replay<Made> {
     Replay::with_config(config(Storage::Memory)).expect("a buffer")
 }
 
+/// A builder of a sampler that draws this way, with n-step returns if it draws frames one by one.
+pub fn builder(replay: &Replay<Made>, way: &Sampling) -> SamplerBuilder<Made> {
+    let builder = replay.sampler().sampling(way.clone());
+    match way {
+        Sampling::Slices(_)
+        | Sampling::SlicesWithoutReplacement(_)
+        | Sampling::PrioritizedSlices(_)
+        | Sampling::Sequences(_) => builder,
+        _ => builder.n_step(2, 0.9),
+    }
+}
+
 fn sampler(replay: &Replay<Made>, way: &Sampling, seed: u64) -> Sampler<Made> {
-    replay.sampler().sampling(way.clone()).batch_size(5).n_step(2, 0.9).seed(seed).build().expect("a sampler")
+    builder(replay, way).batch_size(5).seed(seed).build().expect("a sampler")
 }
 
 /// Everything that is in a sample.
@@ -172,6 +184,56 @@ fn rb_10_prepared_samples_are_part_of_the_state() {
         let error = third.load_from(&mut file.as_slice(), &mut [&mut plain]).expect_err("samples would be lost");
         assert!(error.to_string().contains("prefetch"), "{error}");
     }
+}
+
+/// The end of an epoch that was prepared comes after the restore as well.
+#[test]
+fn rb_10_a_prepared_end_of_an_epoch_is_part_of_the_state() {
+    let ways: [Sampling; 2] = [WithoutReplacement::default().into(), SlicesWithoutReplacement::of(1).into()];
+    for way in &ways {
+        for taken in [0, 3, 8, 9] {
+            let replay = buffer();
+            run(&replay, &mut [], &mut Source::new(3, 1), 0, 20);
+            // Far ahead, so that the epoch's end is prepared: nothing is behind it before it is yielded.
+            let prefetch = |replay: &Replay<Made>, seed| sampler(replay, way, seed).prefetch(9).expect("a thread");
+            let mut ahead = prefetch(&replay, 1);
+            let next = |ahead: &mut Prefetch<Made>| ahead.next().map(|sample| bits(&sample.expect("frames")));
+            (0..taken).for_each(|_| drop(next(&mut ahead)));
+            std::thread::sleep(Duration::from_millis(50));
+            let mut file = Vec::new();
+            replay.save_to(&mut file, &[&ahead]).expect("memory");
+            let wanted: Vec<_> = (0..25).map(|_| next(&mut ahead)).collect();
+            assert!(wanted.contains(&None));
+
+            let other = buffer();
+            let mut loaded = prefetch(&other, 2);
+            other.load_from(&mut file.as_slice(), &mut [&mut loaded]).expect("loaded");
+            let drawn: Vec<_> = (0..25).map(|_| next(&mut loaded)).collect();
+            assert_eq!(drawn, wanted, "{way:?} after {taken}");
+        }
+    }
+}
+
+/// The learner's version is the saved one's, whatever that of the sampler was before.
+#[test]
+fn a_learners_version_is_part_of_the_state() {
+    let replay = buffer();
+    let way = Staleness { power: 3.0, ..Staleness::default() }.into();
+    let mut own = sampler(&replay, &way, 1);
+    run(&replay, &mut [], &mut Source::new(3, 1), 0, 9);
+    own.set_version(u64::MAX - 2).expect("by staleness");
+    own.sample().expect("frames");
+    let mut file = Vec::new();
+    replay.save_to(&mut file, &[&own]).expect("memory");
+    let other = buffer();
+    let mut loaded = sampler(&other, &way, 2);
+    other.load_from(&mut file.as_slice(), &mut [&mut loaded]).expect("loaded");
+    let [own, loaded] = [own.sample().expect("frames"), loaded.sample().expect("frames")];
+    assert_eq!(bits(&loaded), bits(&own));
+    assert_eq!(
+        (0..5).map(|i| loaded.staleness(i)).collect::<Vec<_>>(),
+        (0..5).map(|i| own.staleness(i)).collect::<Vec<_>>()
+    );
 }
 
 /// CP-02: what does not fit is named, and nothing changes.

@@ -8,7 +8,7 @@ use super::{ById, Index, Piece, Record, Span, Window};
 
 /// No frame number is as high, and no trajectory as long, so that sums do not overflow.
 const MOST: u64 = 1 << 62;
-const LONGEST: u64 = 1 << 31;
+const LONGEST: u64 = u32::MAX as u64;
 
 /// In an order, so that the same state is the same bytes.
 pub(super) fn by_id<S: Serializer>(open: &ById<u32>, to: S) -> Result<S::Ok, S::Error> {

@@ -64,6 +64,7 @@ impl Groups {
             groups: BTreeMap::new(),
             frames: VecDeque::new(),
             tail: 0,
+            edits: [0; 2],
             order: Vec::new(),
             drawn: Vec::new(),
         }))
@@ -104,6 +105,8 @@ struct Grouped {
     /// By frame from number `tail` on: its group, and its reward.
     frames: VecDeque<(u64, f32)>,
     tail: u64,
+    /// Of both columns, when the frames were read.
+    edits: [u64; 2],
     #[serde(skip)]
     order: Vec<(f64, u64)>,
     #[serde(skip)]
@@ -129,6 +132,11 @@ impl Grouped {
     fn note(&mut self, view: &View<'_>) -> Result<(), Error> {
         let (column, width) = self.column(view)?;
         let window = view.window();
+        let edits = [column, column::REWARD].map(|i| view.edits(i));
+        if std::mem::replace(&mut self.edits, edits) != edits {
+            self.frames.clear();
+            self.groups.clear();
+        }
         let gone = self.frames.len().min((window.tail - self.tail) as usize);
         self.tail = window.tail;
         for (key, reward) in self.frames.drain(..gone) {

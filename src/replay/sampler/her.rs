@@ -100,7 +100,8 @@ pub struct Relabelled<'s, T: Task> {
 
 impl<T: Task> Relabel<T> {
     /// Lets `relabel` rewrite a share of a sample that was drawn from `replay`, frame by frame; returns the picks it
-    /// rewrote. Frames that were overwritten since keep their goals. Errors: picks of several frames.
+    /// rewrote. Frames that were overwritten since keep their goals. Errors: picks of several frames, n-step returns, which
+    /// would stay those of the old goals, or a mixture's sample; an edit that is not done by the buffer's deadline.
     pub fn relabel(
         &mut self,
         replay: &Replay<T>,
@@ -112,10 +113,18 @@ impl<T: Task> Relabel<T> {
                 format!("{} picks have {} frames; relabel samples of single frames", sample.picks(), sample.len());
             return Err(Error::State { call: "relabel", problem });
         }
+        for (is_so, what) in
+            [(!sample.returns().is_empty(), "has n-step returns"), (!sample.buffers().is_empty(), "is a mixture's")]
+        {
+            if is_so {
+                let problem = format!("the sample {what}; relabel samples of single steps of one buffer");
+                return Err(Error::State { call: "relabel", problem });
+            }
+        }
         self.chosen.clear();
         self.achieved.clear();
         let Some(ring) = replay.ring() else { return Ok(&[]) };
-        let mut state = ring.lock_to_read();
+        let mut state = ring.lock_to_read(replay.config().deadline)?;
         let view = View { ring, state: &state };
         for (i, frame) in sample.frames().iter().enumerate() {
             let chosen = self.draws.unit() < f64::from(self.options.ratio);

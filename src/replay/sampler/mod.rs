@@ -97,9 +97,20 @@ impl Sampling {
         matches!(self, Self::Consuming(_))
     }
 
-    /// Whether picks may go on in another episode.
-    pub(super) fn joins(&self) -> bool {
-        matches!(self, Self::Sequences(options) if options.boundary == Boundary::Reset)
+    /// Whether picks are stretches of trajectories, however many frames they have.
+    pub(super) fn slices(&self) -> bool {
+        matches!(
+            self,
+            Self::Slices(_) | Self::SlicesWithoutReplacement(_) | Self::PrioritizedSlices(_) | Self::Sequences(_)
+        )
+    }
+
+    /// Whether the other one draws the same way, for a learner of any version.
+    pub(super) fn agrees(&self, other: &Self) -> bool {
+        match (self, other) {
+            (Self::Staleness(own), Self::Staleness(other)) => Staleness { version: other.version, ..*own } == *other,
+            _ => self == other,
+        }
     }
 }
 
@@ -163,6 +174,8 @@ impl<S: Serialize + DeserializeOwned> State for S {
 /// How the picks of a sampler become slots of a sample.
 #[derive(Clone, Debug)]
 pub(super) struct Layout<'a> {
+    /// Whether picks are slices, whose last frames are marked where their episode goes on.
+    pub slices: bool,
     /// Slots of each pick; none: as many as it has frames.
     pub slots: Option<u32>,
     /// By pick: slots before its first frame, which hold none if picks have a fixed number of slots, else are left out;
@@ -180,7 +193,7 @@ pub(super) struct Layout<'a> {
 
 impl Default for Layout<'_> {
     fn default() -> Self {
-        Self { slots: None, before: &[], stride: 1, learning: 0..usize::MAX, records: &[], joined: &[] }
+        Self { slices: false, slots: None, before: &[], stride: 1, learning: 0..usize::MAX, records: &[], joined: &[] }
     }
 }
 

@@ -173,7 +173,8 @@ impl Draw for Anchors {
         let Sequences { burn_in, length, dilation, boundary, .. } = self.options;
         let learning = burn_in as usize..(burn_in + length) as usize;
         let slots = if boundary == Boundary::Stop { None } else { self.options.slots() };
-        Layout { slots, before: &self.before, stride: dilation, learning, records: &[], joined: &self.joined }
+        let (before, joined) = (&self.before, &self.joined);
+        Layout { slots, before, stride: dilation, learning, joined, ..Layout::default() }
     }
 
     fn update(&mut self, view: &View<'_>, frames: &[u64], priorities: &[f32]) -> Result<usize, Error> {

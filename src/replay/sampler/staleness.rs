@@ -4,6 +4,7 @@ use serde::{Deserialize, Serialize};
 
 use super::{Draw, Pick, Sampling};
 use crate::{
+    components::column,
     error::Error,
     replay::{draws::Draws, view::View},
 };
@@ -61,6 +62,8 @@ struct Stale {
     runs: VecDeque<Run>,
     newest: u64,
     head: u64,
+    /// Of the versions, when the frames were read.
+    edits: u64,
     /// By run: the sum of the chances of its frames and those before.
     #[serde(skip)]
     sums: Vec<f64>,
@@ -191,7 +194,10 @@ impl Draw for Stale {
     }
 
     fn catch_up(&mut self, view: &View<'_>) {
-        let window = view.window();
+        let (window, edits) = (view.window(), view.edits(column::VERSION));
+        if edits != self.edits {
+            (self.edits, self.head, self.summed) = (edits, window.tail, None);
+        }
         if window.tail >= self.head {
             self.runs.clear();
         }

@@ -88,8 +88,7 @@ impl Draw for Frames {
         if drop_last && n as u64 > len {
             return Err(Error::config("batch_size", n, format!("at most the {len} frames that are there")));
         }
-        // A full buffer is shorter while a writer is at work, which is no growth when it is done.
-        let grew = view.len() > self.of.head - self.of.tail && self.of.head < view.ring.capacity();
+        let grew = view.len() > self.of.len();
         if grew || self.epoch.left() == 0 || (drop_last && self.epoch.left() < n) {
             self.begin(view);
         }

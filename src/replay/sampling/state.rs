@@ -98,6 +98,7 @@ pub struct Staged<T: Task> {
 
 /// A sampler's state as it was read.
 pub struct StagedSampler<T: Task> {
+    sampling: Sampling,
     draw: Option<Box<dyn Draw>>,
     draws: Draws,
     stopped: bool,
@@ -158,7 +159,9 @@ impl<T: Task> Still<'_, T> {
     fn save(&self, to: &mut BlockWriter<'_>) -> Result<(), Error> {
         let Sampler { sampling, n_step, draws, draw, stopped, .. } = &**self.sampler;
         let (drawn, prefetches) = (draw.is_some(), self.ahead.is_some());
-        let (sampling, n_step, draws, stopped) = (sampling.clone(), *n_step, *draws, *stopped);
+        let (sampling, n_step, draws) = (sampling.clone(), *n_step, *draws);
+        // An end that was prepared comes once more.
+        let stopped = *stopped && !self.ahead.as_ref().is_some_and(|queue| queue.ends());
         to.part(&Head { sampling, n_step, draws, drawn, stopped, prefetches })?;
         if let Some(draw) = draw {
             draw.save(to)?;
@@ -170,7 +173,7 @@ impl<T: Task> Still<'_, T> {
     fn stage(&self, from: &mut BlockReader<'_>, capacity: u64) -> Result<StagedSampler<T>, Error> {
         let head: Head = from.part()?;
         let sampler = &**self.sampler;
-        if (&sampler.sampling, sampler.n_step) != (&head.sampling, head.n_step) {
+        if !sampler.sampling.agrees(&head.sampling) || sampler.n_step != head.n_step {
             let own = format!("{:?} with n_step {:?}", sampler.sampling, sampler.n_step);
             let legal = format!("that of the checkpoint, {:?} with n_step {:?}", head.sampling, head.n_step);
             return Err(Error::config("sampler", own, legal));
@@ -181,17 +184,15 @@ impl<T: Task> Still<'_, T> {
         }
         let mut draw = None;
         if head.drawn {
-            let state = draw.insert(sampler.sampling.open(capacity)?);
+            let state = draw.insert(head.sampling.open(capacity)?);
             state.load(from)?;
-            if !state.is_of(&sampler.sampling) {
-                return Err(Error::Checkpoint(format!(
-                    "it has the state of another sampler than {:?}",
-                    sampler.sampling
-                )));
+            if !state.is_of(&head.sampling) {
+                let problem = format!("it has the state of another sampler than {:?}", head.sampling);
+                return Err(Error::Checkpoint(problem));
             }
         }
         let ahead = if head.prefetches { from.part()? } else { Vec::new() };
-        Ok(StagedSampler { draw, draws: head.draws, stopped: head.stopped, ahead })
+        Ok(StagedSampler { sampling: head.sampling, draw, draws: head.draws, stopped: head.stopped, ahead })
     }
 }
 
@@ -224,7 +225,8 @@ impl<T: Task> Sampler<T> {
     }
 
     pub(in crate::replay) fn resume(&mut self, staged: StagedSampler<T>) {
-        (self.draw, self.draws, self.stopped) = (staged.draw, staged.draws, staged.stopped);
+        let StagedSampler { sampling, draw, draws, stopped, .. } = staged;
+        (self.sampling, self.draw, self.draws, self.stopped) = (sampling, draw, draws, stopped);
     }
 }
 
