@@ -9,9 +9,6 @@ const REPETITIONS: usize = 7;
 pub struct Runner {
     /// Whether a figure that misses its bound is a failure.
     check: bool,
-    /// Whether bounds on this machine's absolute speed count as well.
-    #[allow(dead_code, reason = "another bench reads it")]
-    pub absolute: bool,
     /// Time of one side of a repetition.
     pub span: Duration,
     /// Repetitions of a figure; 1 in a test.
@@ -26,7 +23,6 @@ impl Runner {
         let quick = has("--test") || !has("--bench");
         Self {
             check: has("--check") && !quick,
-            absolute: has("--absolute"),
             span: Duration::from_millis(if quick { 1 } else { 120 }),
             repetitions: if quick { 1 } else { REPETITIONS },
             missed: Vec::new(),

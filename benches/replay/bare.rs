@@ -1,8 +1,12 @@
 //! A bare gather: columns, places, and a copy loop a column. No draws, no trajectories, nothing else.
 
+use memmap2::MmapMut;
+
+use crate::pages::ones;
+
 /// The columns of a buffer, and memory for what is gathered from them.
 pub struct Bare {
-    columns: Vec<(usize, Vec<u8>)>,
+    columns: Vec<(usize, MmapMut)>,
     out: Vec<Vec<u8>>,
     /// Places of runs, many times as many as are gathered at a time.
     places: Vec<usize>,
@@ -12,7 +16,7 @@ pub struct Bare {
 impl Bare {
     /// Columns with these strides, in bytes, of `rows` rows.
     pub fn new(strides: impl IntoIterator<Item = usize>, rows: usize, run: usize) -> Self {
-        let columns: Vec<_> = strides.into_iter().map(|stride| (stride, vec![1; stride * rows])).collect();
+        let columns: Vec<_> = strides.into_iter().map(|stride| (stride, ones(stride * rows))).collect();
         // A multiplicative generator, whose low bits are dropped.
         let mut state = 1_u64;
         let mut place = || {

@@ -1,9 +1,11 @@
 //! Writing blocks of frames of 128 bytes, against copies of their columns into memory of the same size.
 
 use gleaner::{Error, components::Frames, replay::Replay};
+use memmap2::MmapMut;
 
 use crate::{
     filled::{Episodes, Numbers, columns, fill, rollout, trajectories},
+    pages::ones,
     runner::Runner,
 };
 
@@ -32,14 +34,14 @@ fn compare(runner: &mut Runner, name: &str, block: &Episodes, bound: f64) -> Res
 
 /// Columns that blocks are copied to, one block behind the other.
 pub struct Copy {
-    columns: Vec<Vec<u8>>,
+    columns: Vec<MmapMut>,
     at: usize,
 }
 
 impl Copy {
     pub fn new(block: &Episodes) -> Self {
         let blocks = CAPACITY.div_ceil(block.frames());
-        Self { columns: (0..block.columns().len()).map(|i| vec![1; blocks * block.bytes(i).len()]).collect(), at: 0 }
+        Self { columns: (0..block.columns().len()).map(|i| ones(blocks * block.bytes(i).len())).collect(), at: 0 }
     }
 
     pub fn write(&mut self, block: &Episodes) -> u64 {

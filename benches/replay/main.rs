@@ -1,7 +1,7 @@
 //! How fast replay buffers are, against bare copies of the same bytes at the same places.
 //!
 //! `cargo bench --bench replay` prints the figures of all parts, `cargo bench --bench replay -- prioritized` those of one;
-//! `--check` fails if one misses its bound; with `--absolute` the bounds on this machine's own speed count as well.
+//! `--check` fails if one misses its bound.
 
 #[path = "../collect/runner.rs"]
 #[allow(dead_code, reason = "another bench uses the rest")]
@@ -11,6 +11,7 @@ mod bare;
 mod extend;
 mod filled;
 mod mapped;
+mod pages;
 mod prioritized;
 mod slices;
 mod together;
