@@ -32,4 +32,5 @@ mod slices;
 mod staleness;
 mod stress;
 mod top;
+mod transforms;
 mod writes;
