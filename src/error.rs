@@ -152,7 +152,7 @@ pub enum Error {
     /// A hook failed.
     #[error("{hook} failed: {source}")]
     Hook {
-        /// "pre_collect", "post_collect" or "post_process".
+        /// "pre_collect", "post_collect", "post_process"; of a replay buffer "transform" or "transform_writes".
         hook: &'static str,
         /// Its error.
         source: BoxError,
@@ -304,6 +304,13 @@ pub(crate) fn panic_message(payload: Box<dyn std::any::Any + Send>) -> String {
             .downcast_ref::<&str>()
             .map_or_else(|| "a panic without a message".into(), |message| (*message).into()),
     }
+}
+
+/// Calls a hook; its panic is its error.
+pub(crate) fn guarded<V>(hook: &'static str, call: impl FnOnce() -> Result<V, BoxError>) -> Result<V, Error> {
+    let caught = catch_unwind(AssertUnwindSafe(call));
+    let done = caught.unwrap_or_else(|payload| Err(format!("it panicked: {}", panic_message(payload)).into()));
+    done.map_err(|source| Error::Hook { hook, source })
 }
 
 /// Drops what holds user code, whose drop may panic.

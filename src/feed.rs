@@ -2,8 +2,7 @@
 
 use crate::{
     collector::Collector,
-    error::Error,
-    hooks::guarded,
+    error::{Error, guarded},
     task::Task,
     weights::{FileSource, WeightSync, WeightsSource},
 };

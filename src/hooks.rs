@@ -4,11 +4,9 @@
 //! `post_process` or `post_collect` fails on is not yielded, and its frames are counted as discarded by
 //! post-processing, but for those that a replay buffer has got.
 
-use std::panic::{AssertUnwindSafe, catch_unwind};
-
 use crate::{
     collector::Collector,
-    error::{BoxError, Error, panic_message},
+    error::{BoxError, Error, guarded},
     replay::Written,
     rollout::Batch,
     task::Task,
@@ -78,11 +76,4 @@ impl<T: Task> Collector<T> {
         }
         Ok((batch, written))
     }
-}
-
-/// Calls a hook; its panic is its error.
-pub(crate) fn guarded<V>(hook: &'static str, call: impl FnOnce() -> Result<V, BoxError>) -> Result<V, Error> {
-    let caught = catch_unwind(AssertUnwindSafe(call));
-    let done = caught.unwrap_or_else(|payload| Err(format!("it panicked: {}", panic_message(payload)).into()));
-    done.map_err(|source| Error::Hook { hook, source })
 }

@@ -4,9 +4,8 @@ use crate::{
     collector::Collector,
     config::TrajFormat,
     drive::{Drive, Ticks},
-    error::Error,
+    error::{Error, guarded},
     fleet::Received,
-    hooks::guarded,
     rollout::{Assembly, Batch, Block, with_rollout},
     task::Task,
 };

@@ -54,13 +54,22 @@ impl ColumnSpec {
 
     /// The bytes of a column as values of `V`, whose size must be the column's stride.
     pub(crate) fn values<'b, V: Pod>(&self, bytes: &'b [u8]) -> Result<&'b [V], Error> {
+        self.check::<V>().map(|()| bytemuck::cast_slice(bytes))
+    }
+
+    /// The same, to be changed.
+    pub(crate) fn values_mut<'b, V: Pod>(&self, bytes: &'b mut [u8]) -> Result<&'b mut [V], Error> {
+        self.check::<V>().map(|()| bytemuck::cast_slice_mut(bytes))
+    }
+
+    fn check<V>(&self) -> Result<(), Error> {
         let (stride, name) = (self.stride, &self.name);
         if size_of::<V>() != stride || align_of::<V>() > 16 {
             let (size, kind) = (size_of::<V>(), std::any::type_name::<V>());
             let problem = format!("values of {name:?} have {stride} bytes, {kind} has {size}");
             return Err(Error::State { call: "column", problem });
         }
-        Ok(bytemuck::cast_slice(bytes))
+        Ok(())
     }
 }
 

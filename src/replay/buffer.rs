@@ -2,7 +2,6 @@
 
 use std::{
     fmt,
-    marker::PhantomData,
     path::PathBuf,
     sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError},
     time::Duration,
@@ -12,15 +11,16 @@ use serde::{Deserialize, Serialize};
 
 use super::{
     claim::{Claim, Claims},
-    limiter::{Gate, Limiter, LimiterStats, Turn},
+    incoming::{Incoming, WriteTransform},
+    limiter::{Gate, Limiter, LimiterStats, Room, Turn},
     ring::{Ring, spare},
     sampler::Sampling,
     sampling::SamplerBuilder,
-    write::{Writer, Written},
+    write::{self, Writer, Written},
 };
 use crate::{
     components::{ColumnSpec, Frames, RaggedSpec},
-    error::Error,
+    error::{BoxError, Error},
     task::Task,
 };
 
@@ -135,24 +135,25 @@ pub struct ReplayStats {
 /// # Ok::<(), gleaner::Error>(())
 /// ```
 pub struct Replay<T: Task> {
-    shared: Arc<Shared>,
+    shared: Arc<Shared<T>>,
     /// Whether this handle may not change anything.
     read_only: bool,
-    task: PhantomData<fn() -> T>,
 }
 
-struct Shared {
+struct Shared<T: Task> {
     config: ReplayConfig,
     /// There from the first write on.
     ring: OnceLock<Ring>,
     writer: Mutex<Writer>,
     claims: Arc<Claims>,
     gate: Option<Gate>,
+    /// What changes blocks, and its scratch. Taken before the writer's turn.
+    transforms: Mutex<(Vec<WriteTransform<T>>, Incoming<T>)>,
 }
 
 impl<T: Task> Clone for Replay<T> {
     fn clone(&self) -> Self {
-        Self { shared: self.shared.clone(), read_only: self.read_only, task: PhantomData }
+        Self { shared: self.shared.clone(), read_only: self.read_only }
     }
 }
 
@@ -167,8 +168,9 @@ impl<T: Task> Replay<T> {
     pub fn with_config(config: ReplayConfig) -> Result<Self, Error> {
         config.check()?;
         let gate = config.limiter.map(Gate::new);
-        let shared = Shared { config, ring: OnceLock::new(), writer: Mutex::default(), claims: Arc::default(), gate };
-        Ok(Self { shared: Arc::new(shared), read_only: false, task: PhantomData })
+        let (ring, writer, claims, transforms) = Default::default();
+        let shared = Shared { config, ring, writer, claims, gate, transforms };
+        Ok(Self { shared: Arc::new(shared), read_only: false })
     }
 
     /// The options.
@@ -198,14 +200,45 @@ impl<T: Task> Replay<T> {
         Claims::take(&self.shared.claims, worker)
     }
 
+    /// Changes every block in place before it is stored, whoever writes it, behind the transforms before: what
+    /// [`SamplerBuilder::transform`] undoes. It works on a copy of the block, while other writers wait, and so must not
+    /// write to the buffer itself. An error, or a panic, is that of the write, [`Error::Hook`], which stores nothing. They
+    /// are no part of what is [saved](Self::save). Errors: a read-only handle.
+    pub fn transform_writes(
+        &self,
+        f: impl FnMut(&mut Incoming<T>) -> Result<(), BoxError> + Send + 'static,
+    ) -> Result<(), Error> {
+        self.with_write_transforms(|transforms| transforms.push(Box::new(f)))
+    }
+
+    /// Lets `change` add transforms of writes, in any place, or take them out. Errors: a read-only handle.
+    pub fn with_write_transforms<R>(&self, change: impl FnOnce(&mut Vec<WriteTransform<T>>) -> R) -> Result<R, Error> {
+        self.check_writable("transform_writes")?;
+        Ok(change(&mut self.write_transforms().0))
+    }
+
+    fn write_transforms(&self) -> MutexGuard<'_, (Vec<WriteTransform<T>>, Incoming<T>)> {
+        self.shared.transforms.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
     /// Writes the frames of a batch, or any block of frames: whole, before any of them is drawn. The first block gives the
-    /// columns. Errors: other columns than those, [`Error::Timeout`] if a sampler reads the oldest frames all the while,
-    /// a read-only handle.
+    /// columns. Errors: other columns than those, a block that does not agree with itself, [`Error::Timeout`] if a sampler reads the oldest frames all the while,
+    /// a read-only handle, a [transform](Self::transform_writes)'s.
     pub fn extend(&self, frames: &dyn Frames) -> Result<Written, Error> {
         self.check_writable("extend")?;
+        write::check::<T>(frames, self.ring().is_none())?;
         let deadline = self.shared.config.deadline;
-        let count = frames.frames() as u64;
-        let room = self.gate().map(|gate| gate.begin_write(count, deadline)).transpose()?;
+        let room = self.gate().map(|gate| gate.begin_write(frames.frames() as u64, deadline)).transpose()?;
+        let mut transforms = self.write_transforms();
+        if transforms.0.is_empty() {
+            drop(transforms);
+            return self.store(frames, room);
+        }
+        let (transforms, block) = &mut *transforms;
+        self.store(&block.transform(frames, transforms)?, room)
+    }
+
+    fn store(&self, frames: &dyn Frames, room: Option<Room<'_>>) -> Result<Written, Error> {
         let mut writer = self.writer();
         let ring = match self.shared.ring.get() {
             Some(ring) => ring,
@@ -218,7 +251,7 @@ impl<T: Task> Replay<T> {
         };
         check_columns(&ring.specs, frames.columns())?;
         check_ragged(ring.ragged.iter().map(|column| &column.spec), frames.ragged())?;
-        let written = writer.extend(ring, frames, deadline)?;
+        let written = writer.extend(ring, frames, self.shared.config.deadline)?;
         if let Some(room) = room {
             room.written(ring.lock().window);
         }

@@ -16,7 +16,7 @@ use crate::{
 };
 
 /// Columns that say which frame follows which: the index of trajectories holds the same.
-const FIXED: [usize; 4] = [column::END, column::STEP, column::TRAJECTORY, column::FLAGS];
+pub(super) const FIXED: [usize; 4] = [column::END, column::STEP, column::TRAJECTORY, column::FLAGS];
 
 /// New values of some columns, one for each frame.
 #[derive(Clone, Debug, Default)]

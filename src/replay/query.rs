@@ -21,6 +21,7 @@ use super::{
     Replay, Stored,
     index::Piece,
     ring::{Pin, Ring},
+    transform::find,
 };
 use crate::{components::ColumnSpec, data::Dtype, error::Error, task::Task};
 
@@ -223,10 +224,7 @@ struct Place {
 
 impl Steps {
     fn place(&self, specs: &[ColumnSpec]) -> Result<Place, Error> {
-        let Some(column) = specs.iter().position(|spec| spec.name == self.name) else {
-            let legal: Vec<_> = specs.iter().map(|spec| &*spec.name).collect();
-            return Err(Error::config("column", &self.name, legal.join(", ")));
-        };
+        let column = find(specs, &self.name)?;
         let spec = &specs[column];
         let count: usize = spec.fields.iter().map(|field| field.len()).sum();
         let wrong =

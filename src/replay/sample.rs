@@ -5,7 +5,7 @@ use std::{fmt, marker::PhantomData, ops::Range, sync::Arc};
 use bytemuck::Pod;
 use serde::{Deserialize, Deserializer, Serialize};
 
-use super::{gather::Scratch, lists::Lists};
+use super::{gather::Scratch, lists::Lists, transform::find};
 use crate::{
     bytes::Bytes,
     components::{ColumnSpec, End, EpisodeStep, Flags, TrajectoryId, column},
@@ -247,10 +247,7 @@ impl<T: Task> Sample<T> {
     /// A column as values of `V`, which has the column's stride. Errors: [`Error::Config`] for an unknown name;
     /// [`Error::State`] for a `V` of another size.
     pub fn column<V: Pod>(&self, name: &str) -> Result<&[V], Error> {
-        let Some(i) = self.specs.iter().position(|spec| spec.name == name) else {
-            let legal: Vec<_> = self.specs.iter().map(|spec| &*spec.name).collect();
-            return Err(Error::config("column", name, legal.join(", ")));
-        };
+        let i = find(&self.specs, name)?;
         self.specs[i].values(self.columns[i].bytes())
     }
 

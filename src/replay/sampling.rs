@@ -9,9 +9,13 @@ use super::{
     draws::Draws,
     limiter::Turn,
     sampler::{Draw, Layout, Pick, Sampling},
+    transform::{Transform, transform},
     view::View,
 };
-use crate::{error::Error, task::Task};
+use crate::{
+    error::{BoxError, Error},
+    task::Task,
+};
 
 pub use state::Saved;
 pub(super) use state::{Frozen, Own, Staged, Still, sealed::Sealed};
@@ -22,12 +26,13 @@ pub struct SamplerBuilder<T: Task> {
     sampling: Sampling,
     batch_size: Option<usize>,
     n_step: Option<(u32, f32)>,
+    transforms: Vec<Transform<T>>,
     seed: u64,
 }
 
 impl<T: Task> SamplerBuilder<T> {
     pub(super) fn new(replay: Replay<T>, sampling: Sampling) -> Self {
-        Self { replay, sampling, batch_size: None, n_step: None, seed: 0 }
+        Self { replay, sampling, batch_size: None, n_step: None, transforms: Vec::new(), seed: 0 }
     }
 
     /// How frames are drawn. Default: uniformly.
@@ -49,6 +54,29 @@ impl<T: Task> SamplerBuilder<T> {
     #[must_use]
     pub fn n_step(mut self, n: u32, gamma: f32) -> Self {
         self.n_step = Some((n, gamma));
+        self
+    }
+
+    /// Changes every sample in place before it is given, behind the transforms before. The buffer is as it was: it is not
+    /// locked meanwhile, and [`Replay::read`], n-step returns and goals of [`Hindsight`](super::sampler::Hindsight) are of
+    /// what is stored. An error, or a panic, is that of the call, [`Error::Hook`]: its draw counts, its sample is empty.
+    ///
+    /// ```
+    /// use gleaner::{prelude::*, replay::Replay};
+    ///
+    /// let replay = Replay::<CartPole>::new(10_000)?;
+    /// // Rewards are stored in halves, and scaled back as they are drawn.
+    /// replay.transform_writes(|block| Ok(block.rewards_mut().iter_mut().for_each(|reward| *reward *= 0.5)))?;
+    /// replay.extend(&Collector::<CartPole>::builder().frames_per_batch(500).build()?.next().unwrap()?)?;
+    /// let scale = |sample: &mut Sample<CartPole>| Ok(sample.rewards_mut().iter_mut().for_each(|reward| *reward *= 2.0));
+    /// let mut sampler = replay.sampler().batch_size(32).transform(scale).build()?;
+    /// assert_eq!(sampler.sample()?.rewards(), [1.0; 32]);
+    /// # use gleaner::replay::Sample;
+    /// # Ok::<(), gleaner::Error>(())
+    /// ```
+    #[must_use]
+    pub fn transform(mut self, f: impl FnMut(&mut Sample<T>) -> Result<(), BoxError> + Send + 'static) -> Self {
+        self.transforms.push(Box::new(f));
         self
     }
 
@@ -89,6 +117,7 @@ impl<T: Task> SamplerBuilder<T> {
             sampling: self.sampling,
             batch_size: self.batch_size,
             n_step: self.n_step,
+            transforms: self.transforms,
             stopped: false,
         })
     }
@@ -107,6 +136,7 @@ pub struct Sampler<T: Task> {
     anchors: (Vec<u64>, Vec<f32>),
     batch_size: Option<usize>,
     n_step: Option<(u32, f32)>,
+    transforms: Vec<Transform<T>>,
     /// Whether iteration has stopped at the end of the epoch.
     stopped: bool,
 }
@@ -139,7 +169,7 @@ impl<T: Task> Sampler<T> {
 
     /// The same without a wait for the limiter: `turn` is its leave.
     fn draw_now(&mut self, n: usize, sample: &mut Sample<T>, turn: Option<Turn<'_>>) -> Result<(), Error> {
-        let Self { replay, sampling, draw, draws, picks, n_step, .. } = self;
+        let Self { replay, sampling, draw, draws, picks, n_step, transforms, .. } = self;
         let Some(ring) = replay.ring() else {
             return Err(Error::State { call: "sample", problem: "the replay buffer holds no frame".into() });
         };
@@ -163,10 +193,17 @@ impl<T: Task> Sampler<T> {
         drop(state);
         sample.set_consumer_version(draw.version());
         sample.gather(ring, &pin, *n_step);
+        drop(pin);
         if let Some(turn) = turn {
             turn.drawn(sample.drawn());
         }
-        Ok(())
+        transform(transforms, sample)
+    }
+
+    /// The transforms in their order: to add some, in any place, or take them out. They are no part of what is
+    /// [saved](Replay::save).
+    pub fn transforms(&mut self) -> &mut Vec<Transform<T>> {
+        &mut self.transforms
     }
 
     /// Errors: samples that cannot be drawn ahead.

@@ -5,12 +5,14 @@ use std::time::Duration;
 use super::{
     cells::Run,
     index::{Index, Piece, Window},
+    load::task_columns,
     ragged::Room,
     ring::Ring,
 };
 use crate::{
     components::{End, Episodes, Flags, Frames, column},
     error::Error,
+    task::Task,
 };
 
 /// What a write stored.
@@ -50,10 +52,16 @@ pub(super) struct Writer {
     room: Room,
 }
 
-/// Errors: columns that are shorter than their slots, other frames than are marked, or slots that are no whole ticks.
-fn check(ring: &Ring, frames: &dyn Frames) -> Result<(), Error> {
-    let slots = frames.slots();
-    for (i, spec) in ring.specs.iter().enumerate() {
+/// Errors: a first block without the task's columns, columns that are shorter than their slots, other frames than are
+/// marked, or slots that are no whole ticks.
+pub(super) fn check<T: Task>(frames: &dyn Frames, first: bool) -> Result<(), Error> {
+    let (slots, columns) = (frames.slots(), frames.columns());
+    if columns.len() <= column::FLAGS || first && !columns.starts_with(&task_columns::<T>()) {
+        let names: Vec<_> = columns.iter().map(|spec| &*spec.name).collect();
+        let legal = "observation, action, reward, end, step, trajectory, flags and version of the task first";
+        return Err(Error::config("columns", names.join(", "), legal));
+    }
+    for (i, spec) in columns.iter().enumerate() {
         let bytes = frames.bytes(i).len();
         if slots.checked_mul(spec.stride).is_none_or(|least| bytes < least) {
             let legal = format!("at least {} for each of {slots} slots", spec.stride);
@@ -84,7 +92,6 @@ impl Writer {
             return Ok(Written { first: state.window.head, write_count: state.write_count(), ..Written::default() });
         }
         self.clear();
-        check(ring, frames)?;
         let episodes = Episodes::of(frames);
         let ticks = frames.rows().filter(|_| frames.slots() == frames.frames());
         match ticks {

@@ -89,3 +89,35 @@ fn a_sample_in_old_memory_allocates_nothing() {
     draw(2_000);
     assert_eq!(allocations(|| draw(200)), 0);
 }
+
+#[test]
+fn rb12_transforms_allocate_nothing() {
+    let replay = Replay::<Made>::new(300).expect("a buffer");
+    replay
+        .transform_writes(|block| {
+            block.each_observation(|observation| observation[0] += 1);
+            Ok(())
+        })
+        .expect("a handle that writes");
+    let mut source = Source::new(4, 0);
+    let slots = source.ticks(50, 20, &mut || 77);
+    let block = Block::new(&slots, Some(4));
+    (0..4).for_each(|_| _ = replay.extend(&block).expect("room"));
+    assert_eq!(allocations(|| _ = replay.extend(&block).expect("room")), 0);
+    let halve = |sample: &mut Sample<Made>| {
+        sample.rewards_mut().iter_mut().for_each(|reward| *reward *= 0.5);
+        Ok(())
+    };
+    let shift = |sample: &mut Sample<Made>| {
+        sample.each_observation(|observation| observation[1] -= 1);
+        Ok(())
+    };
+    for builder in [replay.sampler().n_step(3, 0.9), replay.sampler().sampling(Slices::of(6))] {
+        let builder = builder.batch_size(20);
+        let mut sampler = builder.transform(halve).transform(shift).build().expect("a sampler");
+        let mut sample = Sample::default();
+        let mut draw = |n: u32| (0..n).for_each(|_| sampler.sample_into(&mut sample).expect("a sample"));
+        draw(20);
+        assert_eq!(allocations(|| draw(20)), 0);
+    }
+}

@@ -32,5 +32,6 @@ mod slices;
 mod staleness;
 mod stress;
 mod top;
+mod transforms;
 mod uniform;
 mod writes;

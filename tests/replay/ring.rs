@@ -160,6 +160,30 @@ impl Frames for Odd {
     }
 }
 
+/// A block that lacks columns.
+struct Few(Block);
+
+impl Frames for Few {
+    fn columns(&self) -> &[ColumnSpec] {
+        &self.0.columns()[..5]
+    }
+    fn bytes(&self, i: usize) -> &[u8] {
+        if i < 5 { self.0.bytes(i) } else { &[] }
+    }
+    fn slots(&self) -> usize {
+        self.0.slots()
+    }
+    fn frames(&self) -> usize {
+        self.0.frames()
+    }
+    fn rows(&self) -> Option<usize> {
+        None
+    }
+    fn next_observation(&self, i: usize) -> &[u8] {
+        self.0.next_observation(i)
+    }
+}
+
 #[test]
 fn blocks_that_do_not_agree_with_themselves_are_errors() {
     let replay = Replay::<Made>::new(20).expect("a buffer");
@@ -179,6 +203,10 @@ fn blocks_that_do_not_agree_with_themselves_are_errors() {
     ] {
         assert_eq!(extend(&slots, short, rows, frames).expect_err("wrong"), wanted);
     }
+    let few = Few(Block::new(&slots, None));
+    let error = Replay::<Made>::new(20).expect("a buffer").extend(&few).expect_err("no flags").to_string();
+    assert!(error.contains("legal: observation, action, reward, end"), "{error}");
+    assert!(replay.extend(&few).is_err());
     slots[3] = None;
     for rows in [None, Some(2)] {
         let error = extend(&slots, false, rows, 6).expect_err("a gap that is not told");
