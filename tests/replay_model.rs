@@ -279,11 +279,33 @@ fn a_buffer_that_is_emptied() {
         write_one_by_one::<1>(ring);
         let turn = ring.writer.lock();
         let mut state = ring.turns.lock();
-        state.forget();
+        state.release(u64::MAX);
         assert_eq!(state.window, Window { tail: 3, head: 3 });
         drop(state);
         drop(turn);
         write_one_by_one::<2>(ring);
+    });
+}
+
+/// Who used frames up lets go of them, also while a writer writes and others read.
+#[test]
+fn frames_that_are_released() {
+    let mut builder = Builder::new();
+    builder.preemption_bound = Some(4);
+    builder.check(move || {
+        let ring = Ring::full();
+        let (writer, reader) = (ring.clone(), ring.clone());
+        let writer = thread::spawn(move || write_one_by_one::<2>(&writer));
+        let reader = thread::spawn(move || reader.read(2, false));
+        let mut state = ring.turns.lock();
+        let tail = state.window.tail;
+        state.release(tail + 1);
+        drop(state);
+        ring.read(2, true);
+        [writer, reader].into_iter().for_each(|thread| thread.join().expect("a thread that ends"));
+        let Window { tail, head } = ring.turns.lock().window;
+        assert!(head == 4 && tail >= 2);
+        (tail..head).for_each(|frame| ring.check(frame));
     });
 }
 

@@ -260,6 +260,7 @@ mod tests {
     }
 
     #[test]
+    #[cfg_attr(miri, ignore = "it has not that much memory")]
     fn too_much_is_an_error() {
         assert!(Cells::new(usize::MAX / 2, &Storage::Memory).is_err());
     }

@@ -146,15 +146,12 @@ impl<T: Task> Replay<T> {
         let writer = self.writer();
         if let Some(ring) = self.ring() {
             let mut state = ring.lock();
-            state.forget();
-            let head = state.window.head;
-            state.index.evict(head);
+            let window = state.window;
+            ring.release(&mut state, window.head);
             if !keep_write_count {
-                state.uncounted = head;
+                state.uncounted = window.head;
             }
-        }
-        if let Some(gate) = self.gate() {
-            gate.emptied();
+            self.gate().inspect(|gate| gate.resized(state.window));
         }
         drop(writer);
         Ok(())

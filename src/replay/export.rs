@@ -30,12 +30,16 @@ impl<T: Task> Replay<T> {
     /// Parquet a group of 32 MiB of frames.
     ///
     /// The file at `path` is the old one until the new one is whole and on the disk, as with [`save`](Self::save). Errors:
-    /// the file system's, recorded columns with names that the file needs.
+    /// the file system's, recorded columns with names that the file needs, ragged columns, which it has no place for.
     pub fn export(&self, path: impl AsRef<Path>, format: Format) -> Result<u64, Error> {
         let path = path.as_ref();
         let Some(ring) = self.ring() else {
             return arrow::write(path, format, &task_columns::<T>(), |_| Ok(()));
         };
+        if let Some(ragged) = ring.ragged.first() {
+            let problem = format!("the file has no place for ragged column {:?}", ragged.spec.name);
+            return Err(Error::State { call: "export", problem });
+        }
         arrow::write(path, format, &ring.specs, |to| {
             let (trajectories, mut pin) = self.pinned(ring)?;
             let mut begin = 0;

@@ -19,8 +19,9 @@ impl<T: Task> Replay<T> {
     ///
     /// The file is read twice, at first to look at all of it: a wrong one is an error, and changes nothing. Errors: a file
     /// that is cut, contradicts itself, lacks columns, has unknown ones, or values that no column of ours has;
-    /// [`extend`](Self::extend)'s, which transforms them too, behind the frames that were written before. Memory: two times 4 MiB of frames, and a
-    /// batch of an IPC file or a page of each column of a Parquet file, as large as they were written.
+    /// [`extend`](Self::extend)'s, which transforms them too, behind the frames that were written before. Memory: two times
+    /// 4 MiB of frames, and a batch of an IPC file or a page of each column of a Parquet file, as large as they were
+    /// written.
     pub fn import(&self, path: impl AsRef<Path>) -> Result<Written, Error> {
         self.check_writable("import")?;
         let input = Input::open(path.as_ref())?;

@@ -209,9 +209,9 @@ impl Gate {
         self.changed.notify_all();
     }
 
-    /// The buffer was emptied.
-    pub(super) fn emptied(&self) {
-        self.lock().size = 0;
+    /// This is there now: the buffer was emptied, or frames were used up.
+    pub(super) fn resized(&self, window: Window) {
+        self.lock().size = window.len();
         self.changed.notify_all();
     }
 }

@@ -218,6 +218,13 @@ impl Ring {
         })
     }
 
+    /// Lets go of the frames below number `bound`.
+    pub(super) fn release(&self, state: &mut State, bound: u64) {
+        state.release(bound);
+        let tail = state.window.tail;
+        state.index.evict(tail);
+    }
+
     /// Keeps the frames from `frame` on until the pin is dropped.
     pub(super) fn pin(&self, state: &mut State, frame: u64) -> Pin<'_> {
         self.turns.pin(state, frame)

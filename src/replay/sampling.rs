@@ -102,6 +102,9 @@ impl<T: Task> SamplerBuilder<T> {
             }
         }
         self.sampling.check(&mut errors);
+        if self.sampling.consumes() {
+            errors.extend(self.replay.check_writable("sampling").err());
+        }
         if self.n_step.is_some() && self.sampling.slices() {
             let reason =
                 "returns are of picks of one frame, and slices have the steps that follow; leave one of them out";
@@ -189,7 +192,12 @@ impl<T: Task> Sampler<T> {
             sample.clear();
             return Ok(());
         };
+        let keep = draw.used_up_below(&view);
         let pin = ring.pin(&mut state, oldest);
+        if keep > state.window.tail {
+            ring.release(&mut state, keep);
+            let _told = replay.gate().inspect(|gate| gate.resized(state.window));
+        }
         drop(state);
         sample.set_consumer_version(draw.version());
         sample.gather(ring, &pin, *n_step);

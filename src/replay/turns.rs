@@ -65,9 +65,9 @@ pub(super) struct State<B> {
 }
 
 impl<B> State<B> {
-    /// Empties the window. Between two writers only.
-    pub(super) fn forget(&mut self) {
-        self.window.tail = self.window.head;
+    /// Lets go of the frames below number `bound`. Who holds any keeps them.
+    pub(super) fn release(&mut self, bound: u64) {
+        self.window.tail = bound.clamp(self.window.tail, self.window.head);
     }
 
     pub(super) fn contains(&self, frame: u64) -> bool {

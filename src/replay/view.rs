@@ -2,11 +2,13 @@
 
 use std::ops::Range;
 
+use bytemuck::Pod;
+
 use super::{
     index::{Piece, Record, Window},
     ring::{Ring, State},
 };
-use crate::{components::column, error::Error};
+use crate::error::Error;
 
 /// The ring with its lock held: nothing comes or goes.
 pub(super) struct View<'a> {
@@ -80,16 +82,16 @@ impl View<'_> {
         self.state.edits[i]
     }
 
-    /// Calls `f` with each of these frames, which are there, and the version of the weights that acted in it.
-    pub(super) fn versions(&self, frames: Range<u64>, mut f: impl FnMut(u64, u64)) {
-        let mut versions = [0_u64; 512];
+    /// Calls `f` with each of these frames, which are there, and its value of column `i`, which has the size of `V`.
+    pub(super) fn each<V: Pod>(&self, i: usize, frames: Range<u64>, mut f: impl FnMut(u64, V)) {
+        let mut values = [V::zeroed(); 512];
         let mut first = frames.start;
         while first < frames.end {
-            let len = (frames.end - first).min(versions.len() as u64) as u32;
-            let versions = &mut versions[..len as usize];
-            let to = bytemuck::cast_slice_mut(versions);
-            self.ring.read_shown(self.state, column::VERSION, Piece { first, step: 1, len }, to);
-            versions.iter().zip(first..).for_each(|(version, frame)| f(frame, *version));
+            let len = (frames.end - first).min(values.len() as u64) as u32;
+            let values = &mut values[..len as usize];
+            let to = bytemuck::cast_slice_mut(values);
+            self.ring.read_shown(self.state, i, Piece { first, step: 1, len }, to);
+            values.iter().zip(first..).for_each(|(value, frame)| f(frame, *value));
             first += u64::from(len);
         }
     }

@@ -109,7 +109,7 @@ fn schedule() -> impl Strategy<Value = Schedule> {
 fn options() -> impl Strategy<Value = Prioritized> {
     let eps = prop_oneof![Just(0.0_f32), Just(1e-8), Just(0.1)];
     (schedule(), schedule(), eps, any::<bool>()).prop_map(|(alpha, beta, eps, max_priority_within_buffer)| {
-        Prioritized { alpha, beta, eps, max_priority_within_buffer }
+        Prioritized { alpha, beta, eps, max_priority_within_buffer, ..Prioritized::default() }
     })
 }
 

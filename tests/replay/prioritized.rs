@@ -1,12 +1,16 @@
 //! Frames by priority: frequencies, weights, what is refused.
 
-use gleaner::replay::{
-    Replay, Sampler,
-    sampler::{Prioritized, Schedule, Uniform},
+use gleaner::{
+    components::{ColumnSpec, Frames},
+    data::Dtype,
+    replay::{
+        Replay, Sampler,
+        sampler::{Prioritized, Schedule, Uniform},
+    },
 };
 
 use crate::{
-    made::{Block, Made, Source},
+    made::{Block, Frame, Made, Source},
     script::agree,
 };
 
@@ -175,4 +179,95 @@ fn wrong_priorities_are_refused() {
     for wrong in [-1.0, f32::NAN, f32::INFINITY] {
         assert!(sampler.update_priorities(&[0], &[wrong]).is_err());
     }
+}
+
+/// A block whose frames bring priorities: their serial number, but for some that bring none.
+struct Rated {
+    block: Block,
+    specs: Vec<ColumnSpec>,
+    priorities: Vec<f32>,
+}
+
+impl Rated {
+    fn new(slots: &[Option<Frame>], priority: impl Fn(u32) -> f32) -> Self {
+        let block = Block::new(slots, None);
+        let specs = [block.columns(), &[ColumnSpec::scalar("priority", Dtype::F32)]].concat();
+        let priorities = slots.iter().flatten().map(|frame| priority(frame.serial)).collect();
+        Self { block, specs, priorities }
+    }
+}
+
+impl Frames for Rated {
+    fn columns(&self) -> &[ColumnSpec] {
+        &self.specs
+    }
+    fn bytes(&self, i: usize) -> &[u8] {
+        if i + 1 == self.specs.len() { bytemuck::cast_slice(&self.priorities) } else { self.block.bytes(i) }
+    }
+    fn slots(&self) -> usize {
+        self.block.slots()
+    }
+    fn frames(&self) -> usize {
+        self.block.frames()
+    }
+    fn rows(&self) -> Option<usize> {
+        None
+    }
+    fn next_observation(&self, i: usize) -> &[u8] {
+        self.block.next_observation(i)
+    }
+}
+
+/// RB-23: frames are drawn by the priorities that they bring, whatever the sampler has seen of them before.
+#[test]
+fn rb23_frames_bring_their_priorities() {
+    let replay = Replay::<Made>::new(40).expect("a buffer");
+    let mut source = Source::new(1, 0);
+    let brought = |serial: u32| match serial % 10 {
+        7 => f32::NAN,
+        8 => -1.0,
+        ones => ones as f32,
+    };
+    let mut write = |frames| {
+        let block = Rated::new(&source.ticks(frames, 0, &mut || 9), brought);
+        replay.extend(&block).expect("room");
+    };
+    for within in [false, true] {
+        let options = Prioritized {
+            alpha: 1.0.into(),
+            eps: 0.5,
+            by_column: true,
+            max_priority_within_buffer: within,
+            ..Prioritized::default()
+        };
+        let mut early = sampler(&replay, options);
+        let (mut priorities, mut highest) = (Vec::new(), None);
+        // Past the ring's end, in blocks that begin anywhere.
+        for frames in [3, 30, 30] {
+            write(frames);
+            early.sample().expect("frames");
+            // Those that bring none have the highest that was given before.
+            let default = highest.unwrap_or(1.0);
+            priorities.resize(replay.frames().start.max(priorities.len() as u64) as usize, 0.0);
+            let new = priorities.len() as u64..replay.frames().end;
+            priorities.extend(new.map(|frame| match brought(frame as u32) {
+                priority if priority >= 0.0 => priority,
+                _ => default,
+            }));
+            highest = priorities.iter().copied().reduce(f32::max);
+        }
+        let (first, end) = (replay.frames().start, replay.frames().end);
+        let chance = |frame: u64| if frame < first { 0.0 } else { f64::from(priorities[frame as usize]) + 0.5 };
+        let chances: Vec<f64> = (0..end).map(chance).collect();
+        agree(&counts(&mut early, end as usize, 200), &chances).unwrap();
+        // One that is given later counts.
+        early.update_priorities(&[end - 1], &[1_000.0]).expect("there");
+        let sample = early.sample().expect("frames");
+        assert!(sample.frames().iter().filter(|frame| **frame == end - 1).count() > 500);
+    }
+    let plain = filled(10, 10);
+    let error =
+        plain.sampler().sampling(Prioritized { by_column: true, ..Prioritized::default() }).batch_size(1).build();
+    let error = error.expect("a sampler").sample().expect_err("no such column").to_string();
+    assert!(error.contains("by_column is true; legal: with a recorded column \"priority\""), "{error}");
 }

@@ -9,6 +9,10 @@ use crate::{
 /// Every frame at most `uses` times, and at most once in a batch; all that have uses left with the same chance. A frame
 /// that was used up is never drawn by this sampler again.
 ///
+/// Used-up frames leave the buffer, for every sampler of it, as soon as no older frame has uses left: frames lie in the order
+/// of writing, so that trajectories stay whole, and new ones take the place of the oldest. Its
+/// [`len`](crate::replay::Replay::len) and its limiter count those that are left.
+///
 /// A batch is smaller when fewer frames have uses left; the iteration of a [`Sampler`](crate::replay::Sampler) ends when
 /// none has, and goes on when others were written.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
@@ -66,6 +70,11 @@ impl Pool {
 }
 
 impl Draw for Pool {
+    fn used_up_below(&self, view: &View<'_>) -> u64 {
+        let mut there = view.window().tail..self.seen;
+        there.find(|frame| self.left[(frame % self.capacity) as usize] > 0).unwrap_or(self.seen)
+    }
+
     fn is_of(&self, sampling: &Sampling) -> bool {
         *sampling == Sampling::Consuming(Consuming { uses: self.uses })
     }

@@ -3,6 +3,8 @@
 //! | to draw | with |
 //! |---|---|
 //! | frames, slices of one length for recurrent or model-based learners | [`Uniform`], [`Slices`] |
+//! | either by priority | [`Prioritized`], [`PrioritizedSlices`] |
+//! | frames of recent weights, recent frames | [`Staleness`], [`Recency`] |
 //! | each once an epoch | [`WithoutReplacement`], [`SlicesWithoutReplacement`] |
 //! | each so many times, then never again | [`Consuming`] |
 //! | frames with a burn-in before and a bootstrap behind | [`Sequences`] |
@@ -217,6 +219,11 @@ pub(super) trait Draw: State + Send {
     /// How the picks of the last draw lie in a sample.
     fn layout(&self) -> Layout<'_> {
         Layout::default()
+    }
+
+    /// The oldest frame that the buffer is to keep. Default: the oldest that is there.
+    fn used_up_below(&self, view: &View<'_>) -> u64 {
+        view.window().tail
     }
 
     /// Whether an epoch ended with the last draw.

@@ -93,6 +93,9 @@ impl Priorities {
             self.raw[places.clone()].fill(priority);
             self.tree.fill(places, chance);
         }
+        if let Ok(Some(column)) = self.options.column(&view.ring.specs) {
+            view.each(column, new.clone(), |frame, priority: f32| self.bring(frame, priority));
+        }
         if self.len > 1 {
             // A frame lets the one begin a pick whose last it is. That stays so: the older of them goes first.
             for first in new.filter_map(|frame| view.behind(frame, self.len - 1)) {
@@ -101,6 +104,27 @@ impl Priorities {
             }
         }
         self.tree.settle();
+    }
+
+    /// Takes the priority that a new frame brings with it.
+    fn bring(&mut self, frame: u64, priority: f32) {
+        if !(priority.is_finite() && priority >= 0.0) {
+            return;
+        }
+        let at = self.place(frame);
+        self.give(at, priority);
+        if self.len == 1 {
+            self.tree.put(at, self.chance(priority));
+        }
+    }
+
+    /// Notes a priority that is given.
+    fn give(&mut self, at: usize, priority: f32) {
+        self.raw[at] = priority;
+        if let Some(there) = &mut self.given {
+            there.put(at, priority);
+        }
+        self.highest = Some(self.highest.map_or(priority, |highest| highest.max(priority)));
     }
 
     fn begins(&self, view: &View<'_>, frame: u64) -> bool {
@@ -115,14 +139,14 @@ impl Priorities {
             if !(self.tail..self.head).contains(frame) {
                 continue;
             }
-            let (at, given) = (self.place(*frame), priorities.map(|priorities| priorities[i]));
-            self.raw[at] = given.unwrap_or(default);
-            match (&mut self.given, given) {
-                (Some(there), Some(priority)) => there.put(at, priority),
-                (Some(there), None) => there.clear(at..at + 1),
-                (None, _) => {}
+            let at = self.place(*frame);
+            match priorities {
+                Some(priorities) => self.give(at, priorities[i]),
+                None => {
+                    self.raw[at] = default;
+                    self.given.iter_mut().for_each(|there| there.clear(at..at + 1));
+                }
             }
-            self.highest = given.into_iter().chain(self.highest).reduce(f32::max);
             if self.begins(view, *frame) {
                 self.tree.put(at, self.chance(self.raw[at]));
             }
@@ -157,6 +181,7 @@ impl Priorities {
         picks: &mut Vec<Pick>,
     ) -> Result<(), Error> {
         view.frames()?;
+        self.options.column(&view.ring.specs)?;
         self.follow_alpha(view);
         let (total, least) = (self.tree.total(), f64::from(self.tree.least()));
         if total == 0.0 {

@@ -2,6 +2,8 @@ use serde::{Deserialize, Serialize};
 
 use super::{Draw, Pick, Sampling, Schedule, priorities::Priorities};
 use crate::{
+    components::ColumnSpec,
+    data::Dtype,
     error::Error,
     replay::{draws::Draws, view::View},
 };
@@ -9,7 +11,7 @@ use crate::{
 /// Frames with the chances `(p + eps)^alpha`, with replacement (Schaul et al. 2016, "Prioritized experience replay").
 ///
 /// Priorities `p` are given by [`Sampler::update_priorities`](crate::replay::Sampler::update_priorities); a new frame has
-/// the highest one that was given so far, 1 before there is any. A sample's weights are `(P / P_min)^-beta`: `P` is the
+/// the highest one that was given so far, 1 before there is any, or brings [its own](Self::by_column). A sample's weights are `(P / P_min)^-beta`: `P` is the
 /// frame's chance and `P_min` the smallest of any frame that is there and can be drawn, so that the highest weight is 1.
 ///
 /// ```
@@ -38,11 +40,17 @@ pub struct Prioritized {
     pub eps: f32,
     /// Whether the highest priority of frames that are there counts, not that ever given. Default: false.
     pub max_priority_within_buffer: bool,
+    /// Whether new frames are given what is in their recorded column `priority`, one `f32` a frame; one that is negative
+    /// or not finite counts as none. Default: false.
+    pub by_column: bool,
 }
+
+/// What [`Prioritized::by_column`] reads.
+const COLUMN: &str = "priority";
 
 impl Default for Prioritized {
     fn default() -> Self {
-        Self { alpha: 0.6.into(), beta: 0.4.into(), eps: 1e-8, max_priority_within_buffer: false }
+        Self { alpha: 0.6.into(), beta: 0.4.into(), eps: 1e-8, max_priority_within_buffer: false, by_column: false }
     }
 }
 
@@ -53,6 +61,18 @@ impl Prioritized {
         if !(self.eps.is_finite() && self.eps >= 0.0) {
             errors.push(Error::config("eps", self.eps, "a finite number from 0 on"));
         }
+    }
+
+    /// The column that new frames bring their priorities in, if any. Errors: the buffer has none.
+    pub(super) fn column(&self, specs: &[ColumnSpec]) -> Result<Option<usize>, Error> {
+        if !self.by_column {
+            return Ok(None);
+        }
+        let numbers =
+            |spec: &ColumnSpec| matches!(&spec.fields[..], [of] if of.dtype == Dtype::F32) && spec.stride == 4;
+        let found = specs.iter().position(|spec| spec.name == COLUMN && numbers(spec));
+        let legal = "with a recorded column \"priority\" of one f32 a frame";
+        found.map(Some).ok_or_else(|| Error::config("by_column", true, legal))
     }
 
     pub(super) fn open(&self, capacity: u64) -> Result<Box<dyn Draw>, Error> {

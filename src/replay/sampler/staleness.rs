@@ -208,7 +208,7 @@ impl Draw for Stale {
             oldest.first = oldest.first.max(window.tail);
         }
         let Self { runs, newest, .. } = self;
-        view.versions(self.head.max(window.tail)..window.head, |first, version| {
+        view.each(column::VERSION, self.head.max(window.tail)..window.head, |first, version| {
             if runs.back().is_none_or(|run| run.version != version) {
                 runs.push_back(Run { first, version });
                 *newest = version.max(*newest);
