@@ -21,7 +21,7 @@ use crate::{
 };
 
 /// Samples of a [`Sampler`], of which a thread of its own prepares the next ones while the learner learns: made by
-/// [`Sampler::prefetch`]. An error is yielded in its turn, after which it tries again; the end of an epoch is `None`.
+/// [`Sampler::prefetch`], not for mixtures. An error is yielded in its turn, after which it tries again; the end of an epoch is `None`.
 ///
 /// ```
 /// use gleaner::{prelude::*, replay::Replay};

@@ -30,7 +30,7 @@ use crate::{
 #[serde(default, deny_unknown_fields)]
 pub struct Prioritized {
     /// How much priorities count: 0 is every frame with the same chance. Default: 0.6. Whenever a schedule changes it, all
-    /// chances are computed anew, which takes a time that grows with the frames that are there.
+    /// chances are computed anew, which takes a time that grows with the frames that are there; writers wait meanwhile.
     pub alpha: Schedule,
     /// How much the weights make up for the chances: 1 is in full. Default: 0.4.
     pub beta: Schedule,
