@@ -75,6 +75,7 @@ fn legal(code: &ron::Error) -> Option<&'static str> {
         ExpectedStructLike | ExpectedNamedStructLike(_) => "fields in parentheses: (name: value, …)",
         ExpectedOption => "a value, or None",
         ExceededRecursionLimit => "at most 128 levels",
+        MissingStructField { .. } => "a value for it, as it has no default",
         TrailingCharacters => "one value in parentheses, and nothing behind it",
         _ => return None,
     })

@@ -24,7 +24,8 @@ pub struct Discarded {
     pub reset: u64,
     /// Dropped at shutdown, at the end of the budget or on an error: frames of unfinished rollouts and episodes.
     pub shutdown: u64,
-    /// Numbers that are not finite, a frame whose environment failed, or the tick that ended the collection with an error.
+    /// Numbers that are not finite, a frame whose environment failed, or the tick that ended the collection with an error,
+    /// in a host's world the rollout.
     pub fault: u64,
     /// Taken away by post-processing, or lost with a batch whose post-processing, hook or write to a replay buffer
     /// failed.
@@ -58,7 +59,8 @@ pub struct EpisodeStats {
     /// Mean number of frames; absent while `count` is 0.
     #[serde(skip_serializing_if = "Option::is_none", default)]
     pub mean_length: Option<f32>,
-    /// Mean raw return so far of the episodes that run, as of the last rollout's end; absent before it.
+    /// Mean raw return so far of the episodes that run, as of the last rollout's end; absent before it, and
+    /// in a host's world.
     #[serde(skip_serializing_if = "Option::is_none", default)]
     pub running_return: Option<f32>,
 }
@@ -128,10 +130,11 @@ pub struct Stats {
     pub total_frames: Option<u64>,
     /// Whether the budget is used up.
     pub completed: bool,
-    /// Version of the adopted weights, of several policies the first one's; absent without a network.
+    /// Version of the adopted weights, of several policies the first one's, 0 if that is no network; absent without any
+    /// network.
     #[serde(skip_serializing_if = "Option::is_none", default)]
     pub policy_version: Option<u64>,
-    /// Versions of the adopted weights, by policy; empty and absent without a network.
+    /// Versions of the adopted weights, by policy; empty and absent before the first tick, and without a network.
     #[serde(skip_serializing_if = "Vec::is_empty", default)]
     pub policy_versions: Vec<u64>,
     /// What the networks run on; absent without one.

@@ -6,6 +6,13 @@ mod support;
 use gleaner::{
     policy::Policy,
     prelude::{Collector, Replay, ReplayWriteMode},
+    replay::{
+        Sample, Sampler,
+        sampler::{
+            Best, Groups, Prioritized, Sampling, Share, Short, Slices, SlicesWithoutReplacement, Staleness,
+            WithoutReplacement,
+        },
+    },
 };
 use support::{Ending, NEVER, Script, Tag, least_of, tags};
 
@@ -16,14 +23,36 @@ fn resident() -> i64 {
     pages * 4096
 }
 
+/// Samplers that keep something of the frames that they saw.
+fn samplers(replay: &Replay<Tag>) -> Vec<Sampler<Tag>> {
+    let ways: [Sampling; 6] = [
+        Prioritized::default().into(),
+        Staleness::default().into(),
+        WithoutReplacement::default().into(),
+        Slices { short: Short::Whole, ..Slices::of(9) }.into(),
+        SlicesWithoutReplacement {
+            slices: Slices { short: Short::Whole, ..Slices::of(9) },
+            ..SlicesWithoutReplacement::of(9)
+        }
+        .into(),
+        Groups { column: "trajectory".into(), share: Share::Groups(1), best: Best::Recency }.into(),
+    ];
+    let sampler = |way| replay.sampler().sampling(way).batch_size(4).build().expect("a sampler");
+    ways.map(sampler).into()
+}
+
 /// Grows by less than a kilobyte per 1,000 steps.
 fn stays_flat(mut collector: Collector<Tag>, what: &str) {
+    let (mut samplers, mut sample) = (collector.replay().map(samplers).unwrap_or_default(), Sample::default());
     let mut stepped = 0;
     let mut step = |frames: u64| {
         stepped += frames;
         while collector.stats().stepped_frames < stepped {
             match collector.replay() {
-                Some(_) => drop(collector.next_receipt().expect("endless").expect("no fault")),
+                Some(_) => {
+                    _ = collector.next_receipt().expect("endless").expect("no fault");
+                    samplers.iter_mut().for_each(|sampler| sampler.sample_into(&mut sample).expect("frames"));
+                }
                 None => drop(collector.next().expect("endless").expect("no fault")),
             }
         }

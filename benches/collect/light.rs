@@ -50,7 +50,7 @@ fn spin<const N: u32>(rows: usize, frames: usize) -> Result<Collector<Spin<N>>, 
 pub fn light_environments(runner: &mut Runner) -> Result<(), Error> {
     for rows in [1, 8, 64] {
         let step = runner.measure(side(spin::<0>(rows, rows * 1_024)?));
-        println!("  {rows:>2} rows of an empty environment: {:.1} ns a step", step * 1e9);
+        runner.at_most(&format!("{rows} rows of an empty environment: microseconds a step"), step * 1e6, 1.0, "");
     }
     let compared = runner.compare(side(spin::<0>(8, 2_000)?), side(spin::<0>(8, 80)?));
     runner.at_most("8 rows: batches of 2,000 frames over those of 80", compared.ratio(), 1.2, &compared.speeds());

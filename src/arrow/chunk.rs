@@ -50,6 +50,12 @@ pub(crate) fn each_chunk(
 }
 
 impl<'p> Chunk<'p> {
+    /// Columns without a record.
+    pub(crate) fn empty(plan: &'p Plan) -> Self {
+        let columns = vec![Bytes::default(); plan.specs.len()];
+        Self { specs: &plan.specs, columns, slots: 0, says: Vec::new(), followed: Bytes::default() }
+    }
+
     /// `first` is the number of the first record.
     fn new(plan: &'p Plan, arrays: &[ArrayRef], first: u64) -> Result<Self, String> {
         let slots = arrays.first().map_or(0, |array| array.len());

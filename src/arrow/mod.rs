@@ -72,7 +72,7 @@ mod records;
 mod schema;
 mod write;
 
-pub(crate) use chunk::each_chunk;
+pub(crate) use chunk::{Chunk, each_chunk};
 pub(crate) use file::Input;
 pub(crate) use plan::Plan;
 pub(crate) use write::{Writer, write};

@@ -39,6 +39,10 @@ impl<T: Task> Replay<T> {
             all.write_count = written.write_count;
             Ok(())
         })?;
+        if all.frames == 0 {
+            // The first block gives the columns, also one without frames.
+            self.extend(&arrow::Chunk::empty(&plan))?;
+        }
         Ok(all)
     }
 }

@@ -64,6 +64,25 @@ proptest! {
     }
 }
 
+/// A buffer whose frames are gone keeps its columns behind a file.
+#[test]
+fn columns_without_frames_are_the_same_behind_a_file() {
+    for format in FORMATS {
+        let path = place(&format!("empty-{format:?}"));
+        let emptied = filled(10, [2, 2], 3, 1, 7);
+        emptied.empty(true).expect("nobody reads");
+        emptied.export(&path, format).expect("room");
+        let fresh = Replay::<Made>::new(20).expect("a buffer");
+        assert_eq!(fresh.import(&path).expect("a file of ours").frames, 0);
+        fresh.export(&path, format).expect("room");
+        let used = filled(10, [2, 2], 3, 1, 8);
+        let before = contents(&used);
+        used.import(&path).expect("the same columns");
+        assert_eq!(contents(&used), before);
+        fs::remove_file(path).expect("it was there");
+    }
+}
+
 /// A trajectory goes on where the file's last record left it, and what followed it is then what comes.
 #[test]
 fn a_trajectory_goes_on_behind_an_import() {

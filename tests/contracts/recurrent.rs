@@ -5,6 +5,7 @@ use gleaner::{
     collector::Rows,
     policy::{Evaluator, Layer},
     prelude::*,
+    replay::sampler::Slices,
     rollout::Layout,
 };
 use proptest::prelude::*;
@@ -165,4 +166,27 @@ fn a_warm_up_is_not_remembered() {
     let mut collector = builder.init_random_frames(30).trajs_per_batch(8).build().unwrap();
     let batch = collector.next().unwrap().unwrap();
     assert!(batch.bootstrap_values().is_ok());
+}
+
+/// With recorded states a slice of a replay buffer brings the memory that the policy had at its first frame, and at each.
+#[test]
+fn a_slice_brings_the_memory_before_it() {
+    let buffer = Replay::<CartPole>::new(1_000).unwrap();
+    let builder = Collector::<CartPole>::builder().policy(policy(Layer::Gru(HIDDEN))).rows(4).frames_per_batch(80);
+    let mut collector = builder.record_states(true).seed(7).build().unwrap();
+    for batch in collector.by_ref().take(5) {
+        buffer.extend(&batch.unwrap()).unwrap();
+    }
+    let evaluator = policy::<CartPole>(Layer::Gru(HIDDEN)).evaluator().unwrap();
+    let sampler = buffer.sampler().sampling(Slices::of(4)).batch_size(30).build();
+    let sample = sampler.unwrap().sample().unwrap();
+    let (states, values) = (sample.column::<[f32; HIDDEN]>("state").unwrap(), sample.column::<f32>("value").unwrap());
+    for pick in 0..sample.picks() {
+        let mut state = states[sample.pick(pick).start];
+        for i in sample.pick(pick) {
+            assert_eq!(bits(&state), bits(&states[i]), "slot {i}");
+            let value = evaluator.evaluate_from(&sample.observations()[i..=i], &mut state).unwrap().values[0];
+            assert_eq!(value.to_bits(), values[i].to_bits(), "slot {i}");
+        }
+    }
 }

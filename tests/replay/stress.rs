@@ -6,7 +6,10 @@ use std::{
     time::{Duration, Instant},
 };
 
-use gleaner::replay::{Replay, Sample};
+use gleaner::replay::{
+    Capacity, Replay, ReplayConfig, Sample, Sampler, Storage,
+    sampler::{Prioritized, Short, Slices},
+};
 
 use crate::made::{Block, Made, Source};
 
@@ -36,11 +39,31 @@ fn check(sample: &Sample<Made>) {
     }
 }
 
+/// One of four ways to draw.
+fn sampler(replay: &Replay<Made>, seed: u64) -> Sampler<Made> {
+    let builder = replay.sampler().batch_size(40).seed(seed);
+    let builder = match seed {
+        0 => builder,
+        1 => builder.n_step(1, 0.9),
+        2 => builder.sampling(Slices { short: Short::Whole, ..Slices::of(3) }),
+        _ => builder.sampling(Prioritized::default()),
+    };
+    builder.build().expect("a sampler")
+}
+
 /// J13: four writers, four samplers, a ring so small that every frame is overwritten many times a second. For two seconds,
 /// or as many as `GLEANER_STRESS_SECONDS` says; longer where they are not enough to see much.
 #[test]
 fn j13_writers_and_samplers_at_once() {
-    let replay = Replay::<Made>::new(97).expect("a buffer");
+    for storage in
+        [Storage::Memory, Storage::File(std::env::temp_dir().join(format!("gleaner-j13-{}", std::process::id())))]
+    {
+        let config = ReplayConfig { capacity: Capacity::Frames(97), storage, ..ReplayConfig::default() };
+        stress(&Replay::with_config(config).expect("a buffer"));
+    }
+}
+
+fn stress(replay: &Replay<Made>) {
     replay.extend(&Block::new(&Source::new(1, 0).episodes(&[3]), None)).expect("room");
     let (stop, sampled) = (AtomicBool::new(false), AtomicU64::new(0));
     let seconds = std::env::var("GLEANER_STRESS_SECONDS").ok().and_then(|seconds| seconds.parse().ok());
@@ -49,19 +72,20 @@ fn j13_writers_and_samplers_at_once() {
     let goes_on = || Instant::now() < end || !enough() && Instant::now() < end + Duration::from_secs(60);
     thread::scope(|scope| {
         for worker in 1..=4 {
-            let (replay, stop) = (&replay, &stop);
+            let stop = &stop;
             scope.spawn(move || write(replay, worker, stop));
         }
         let samplers = (0..4_u64).map(|seed| {
-            let (replay, sampled, goes_on) = (&replay, &sampled, &goes_on);
+            let (sampled, goes_on) = (&sampled, &goes_on);
             scope.spawn(move || {
-                let builder = replay.sampler().batch_size(40).seed(seed);
-                let mut sampler =
-                    if seed % 2 == 0 { builder } else { builder.n_step(1, 0.9) }.build().expect("a sampler");
+                let mut sampler = sampler(replay, seed);
                 let mut sample = Sample::default();
                 while goes_on() {
                     sampler.sample_into(&mut sample).expect("frames");
                     check(&sample);
+                    if seed == 3 {
+                        sampler.update_priorities(sample.frames(), sample.rewards()).expect("numbers");
+                    }
                     sampled.fetch_add(sample.len() as u64, Relaxed);
                 }
             })
