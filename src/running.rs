@@ -41,7 +41,7 @@ const LOOK: Duration = Duration::from_millis(1);
 ///     assert_eq!(replay.write_count(), written);
 /// }
 /// let collector = running.shutdown(Duration::from_secs(60))?;
-/// assert_eq!(collector.stats().written_frames, replay.write_count());
+/// assert_eq!(collector.stats().written_frames, Some(replay.write_count()));
 /// # Ok::<(), gleaner::Error>(())
 /// ```
 pub struct Running<T: Task> {
