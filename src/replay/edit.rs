@@ -151,7 +151,9 @@ impl<T: Task> Replay<T> {
             if !keep_write_count {
                 state.uncounted = window.head;
             }
-            self.gate().inspect(|gate| gate.resized(state.window));
+            if let Some(gate) = self.gate() {
+                gate.resized(state.window);
+            }
         }
         drop(writer);
         Ok(())

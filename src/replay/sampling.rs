@@ -196,7 +196,9 @@ impl<T: Task> Sampler<T> {
         let pin = ring.pin(&mut state, oldest);
         if keep > state.window.tail {
             ring.release(&mut state, keep);
-            let _told = replay.gate().inspect(|gate| gate.resized(state.window));
+            if let Some(gate) = replay.gate() {
+                gate.resized(state.window);
+            }
         }
         drop(state);
         sample.set_consumer_version(draw.version());
